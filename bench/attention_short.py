@@ -165,7 +165,7 @@ def _runs(
     for name, config in variants.items():
         out = inputs.empty_out()
         makers[name] = lambda inputs, config=config, out=out: lambda: _torch._direct(
-            inputs.q, inputs.k, inputs.v, None, inputs.problem.causal, "bshd", out, False, config
+            (inputs.q, inputs.k, inputs.v), (None, inputs.problem.causal, "bshd", False, config), out
         )
     for name, make in makers.items():
         try:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import _abi, _cuda, _torch
+from . import _abi, _cuda, _prepared, _torch
 from ._arguments import View, build_backward
 from ._library import raise_error, untyped
 from .runtime import default_runtime
@@ -114,7 +114,7 @@ def _launch(args: Any, q: torch.Tensor) -> None:
     rest = (None, ctypes.c_size_t(0), ctypes.byref(args), stream, ctypes.byref(error))
     handle = ctypes.c_void_p(runtime.handle)
     if _backward(handle, *rest):
-        if _torch._elsewhere(device):
+        if _prepared.elsewhere(device):
             with torch.cuda.device(device):
                 if not _backward(handle, *rest):
                     return

@@ -1,138 +1,241 @@
 """Traces of functions that came before.
 
-A function is told by everything that its trace can depend on: its code, what its closure and its defaults hold, and the
-globals that its code names; functions among these by the same, numbers and texts by their value, tensors by being the
-same object. Whatever else a function can see (an object with attributes, a list) may change without a sign: such a
-function is traced at each call.
+A function is told by everything that its trace can depend on: its code, and what it reaches by closures, defaults and
+the globals that its code names. Of that, functions are told by the same, numbers and texts by their value, tuples,
+lists and dicts by what they hold, objects by the attributes that some code names (_recall_objects.py). A tensor is told
+by shape, strides, type and device, and by where else it is reached: another tensor of the same kind in its place is
+found too, and read where it lies. Code that may do more than that (_code.py), and whatever else a function can see, may
+change without a sign: such a function is traced at each call.
 
-Nothing is kept alive: an entry holds weak references to the tensors that it saw, and is of no use when one is gone.
+The walk through a function is done in C where there is such a part (python/native/walk.c), by the same steps.
 """
 
 from __future__ import annotations
 
-import sys
 import types
-import weakref
 from typing import Any, Callable, NamedTuple, Optional
+
+from . import _code
+from ._native_part import native
 
 Function = Callable[..., Any]
 
-_KEPT_MAX = 1024
+KEPT_MAX = 1024
+
+#: How deep functions and containers lie in each other, and how much is in a container, at most.
+DEPTH_MAX, LENGTH_MAX = 8, 64
 
 #: Values that are told by what they are.
-_VALUES = frozenset((int, float, bool, str, bytes, complex, type(None)))
+VALUES = frozenset((int, float, bool, str, bytes, type(None)))
+
+
+class CannotTell(Exception):
+    """A function may change without a sign."""
+
+
+class Walk:
+    """What functions are told by so far, the tensors met, and what must live for the ids in the key to stay theirs."""
+
+    __slots__ = ("key", "tensors", "kept", "met", "alive")
+
+    def __init__(self, key: Any, tensors: Any, kept: Any, met: Any, alive: Any) -> None:
+        self.key: list[Any] = key
+        self.tensors: list[Any] = tensors
+        self.kept: list[Any] = kept
+        self.met: dict[int, int] = met  # where each tensor, list, dict and object was met first, by its id
+        self.alive: list[Any] = alive  # those, so that no other object gets such an id during the walk
+
+
+Outlined = tuple[types.CodeType, Optional[tuple[str, ...]], tuple[bool, ...]]
+
+#: By the id of code: the code, so that the id stays its own, the globals that it names, None where it has no outline,
+#: and of each of them whether it may be a builtin.
+outlines: dict[int, Outlined] = {}
+
+#: The attributes that all code of outlines names: an object is told by those of them that it has.
+attributes: set[str] = set()
+
+
+#: By the id of a class whose objects C may tell: the class, it and those above it, of each of these (class, names,
+#: those that are told), and how many attributes there were then.
+kinds: dict[int, tuple[type, tuple[type, ...], tuple[Any, ...], int]] = {}
+
+
+def outline_of(code: types.CodeType) -> Outlined:
+    found = outlines.get(id(code))
+    if found is None:
+        outline = _code.outline(code)
+        if outline is not None:
+            attributes.update(outline.attributes)
+        if len(outlines) >= KEPT_MAX:
+            outlines.clear()
+        names = None if outline is None else outline.globals
+        found = outlines[id(code)] = code, names, tuple([_code.is_known_builtin(name) for name in names or ()])
+    return found
+
 
 #: Modules whose functions do not change.
 _MODULES = frozenset(("torch", "math", "operator"))
 
-_DEPTH_MAX = 8
+
+def is_of_modules(value: Any) -> bool:
+    return is_module(getattr(value, "__module__", None))
+
+
+def is_module(name: Optional[str]) -> bool:
+    return str(name).partition(".")[0] in _MODULES
+
+
+#: Objects that stay what they are, by their id.
+constants: dict[int, Any] = {}
+
+
+def add_constant(value: Any) -> None:
+    if len(constants) >= KEPT_MAX:
+        constants.clear()
+    constants[id(value)] = value
+
+
+def look(function: Any) -> bool:
+    """Puts the outline of a function's code into the table; False: it is one of PyTorch's, and stays what it is."""
+    if function.__closure__ is None and is_of_modules(function):
+        add_constant(function)
+        return False
+    outline_of(function.__code__)
+    return True
+
+
+def was_met(value: Any, walk: Walk) -> bool:
+    """Tells a thing that is the same one as before by its number."""
+    count = len(walk.met)
+    before = walk.met.setdefault(id(value), count)
+    walk.key.append(before)
+    if before == count:
+        walk.alive.append(value)
+    return before != count
+
+
+def tell(value: Any, walk: Walk, depth: int) -> None:
+    kind = type(value)
+    key = walk.key
+    if kind in VALUES:
+        key.append(kind)
+        key.append(repr(value) if kind is float else value)  # 0.0 and -0.0 are equal, and nan is no nan
+    elif id(value) in constants:
+        key.append(value)
+    elif depth >= DEPTH_MAX:
+        raise CannotTell
+    elif kind is types.FunctionType:
+        tell_function(value, walk, depth)
+    elif kind is tuple:
+        if len(value) > LENGTH_MAX:
+            raise CannotTell
+        key.append(kind)
+        key.append(len(value))
+        for each in value:
+            tell(each, walk, depth + 1)
+    elif kind is list:
+        tell_list(value, walk, depth)
+    else:
+        tell_other(value, walk, depth)
+
+
+def tell_list(value: Any, walk: Walk, depth: int) -> None:
+    if was_met(value, walk):
+        return
+    if len(value) > LENGTH_MAX:
+        raise CannotTell
+    walk.key.append(list)
+    walk.key.append(len(value))
+    for each in value:
+        tell(each, walk, depth + 1)
+
+
+def tell_other(value: Any, walk: Walk, depth: int) -> None:
+    """Tensors and objects."""
+    from . import _recall_objects
+
+    _recall_objects.tell_object(value, walk, depth)
+
+
+def tell_function(function: Any, walk: Walk, depth: int) -> None:
+    """Its code, and what that reaches. A function's own attributes may be anything."""
+    code = function.__code__
+    if id(code) not in outlines and not look(function):
+        walk.key.append(function)
+        return
+    _, names, builtins = outline_of(code)
+    if names is None or function.__dict__:
+        raise CannotTell
+    walk.key.append(id(code))
+    walk.kept.append(code)
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # an empty cell
+            raise CannotTell from None
+        tell(value, walk, depth + 1)
+    tell(function.__defaults__, walk, depth + 1)
+    if function.__kwdefaults__:
+        tell_other(function.__kwdefaults__, walk, depth + 1)
+    known = function.__globals__
+    for name, may_be_builtin in zip(names, builtins):
+        if name in known:
+            tell(known[name], walk, depth + 1)
+        elif may_be_builtin:
+            walk.key.append(name)
+        else:
+            raise CannotTell
+
+
+def walk_in_python(functions: tuple[Any, ...]) -> Optional[tuple[Any, Any, Any]]:
+    """(key, tensors, what must live) of functions; None: they may change without a sign."""
+    walk = Walk([], [], [], {}, [])
+    try:
+        for function in functions:
+            tell(function, walk, 0)
+    except CannotTell:
+        return None
+    return tuple(walk.key), walk.tensors, walk.kept
+
+
+if native is None:
+    walk = walk_in_python
+else:
+
+    def _tell_for_c(value: Any, key: Any, tensors: Any, kept: Any, met: Any, alive: Any, depth: int) -> None:
+        """What is not told in C, with the parts of the walk."""
+        tell(value, Walk(key, tensors, kept, met, alive), depth)
+
+    walk = native.walk
+    native.configure_walk(
+        outlines, constants, kinds, attributes, look, _tell_for_c, CannotTell, types.FunctionType, types.MethodType,
+        DEPTH_MAX, LENGTH_MAX,
+    )  # fmt: skip
 
 
 class Place(NamedTuple):
-    """What a function is told by, and the tensors and code objects in it, which the key names by their ids."""
+    """What functions are told by, the tensors that they see, and what the ids in the key are of."""
 
-    key: list[Any]
+    key: tuple[Any, ...]
     tensors: list[Any]
-    codes: list[types.CodeType]
+    kept: list[Any]
 
 
 class _Entry(NamedTuple):
     variant: Any
     values: tuple[Any, ...]
-    read: tuple[Any, ...]  # weak references to the tensors that the variant reads
-    seen: tuple[Any, ...]  # and to all that the function sees
-    codes: list[types.CodeType]  # alive, so that their ids stay theirs
+    read: tuple[int, ...]  # which of the tensors that the functions see the variant reads
+    kept: list[Any]  # alive, so that their ids stay theirs
 
 
 _entries: dict[Any, _Entry] = {}
-
-#: Names in a code object and in those inside it, by its id; it is kept, because its hash is that of all it holds.
-_names: dict[int, tuple[types.CodeType, tuple[str, ...]]] = {}
-
 
 #: Code of functions that could not be told, by its id, and how often it came since; kept, so that the id stays its own.
 _untold: dict[int, list[Any]] = {}
 
 #: A function of such code is looked at again the so manyth time, because others of the same code may be told.
 _RETRIED = 32
-
-
-class _CannotTell(Exception):
-    pass
-
-
-def _names_of(code: types.CodeType) -> tuple[str, ...]:
-    found = _names.get(id(code))
-    if found is None:
-        inner = [name for each in code.co_consts if isinstance(each, types.CodeType) for name in _names_of(each)]
-        found = code, tuple(dict.fromkeys((*code.co_names, *inner)))
-        if len(_names) >= _KEPT_MAX:
-            _names.clear()
-        _names[id(code)] = found
-    return found[1]
-
-
-def _is_of_modules(value: Any) -> bool:
-    return str(getattr(value, "__module__", None)).partition(".")[0] in _MODULES
-
-
-def _tell(value: Any, place: Place, depth: int) -> None:
-    kind = type(value)
-    if kind in _VALUES:
-        place.key.append(kind)
-        place.key.append(value)
-    elif kind is types.FunctionType:
-        if value.__closure__ is None and _is_of_modules(value):
-            place.key.append(value)
-        else:
-            _tell_function(value, place, depth + 1)
-    elif kind is tuple:
-        place.key.append(len(value))
-        for each in value:
-            _tell(each, place, depth)
-    else:
-        _tell_object(value, kind, place)
-
-
-def _tell_object(value: Any, kind: type, place: Place) -> None:
-    torch = sys.modules.get("torch")
-    key = place.key
-    if torch is not None and isinstance(value, torch.Tensor):
-        if value.__dict__:  # what somebody put there may change
-            raise _CannotTell
-        key.append(id(value))
-        key.append(value.shape)
-        place.tensors.append(value)
-    elif kind is types.ModuleType and value.__name__.partition(".")[0] in _MODULES:
-        key.append(value.__name__)
-    elif kind is types.BuiltinFunctionType and (value.__self__ is None or type(value.__self__) is types.ModuleType):
-        key.append(value)
-    elif kind is type and value.__module__ == "builtins":
-        key.append(value)
-    elif torch is not None and kind in (torch.dtype, torch.device):
-        key.append(value)
-    else:
-        raise _CannotTell
-
-
-def _tell_function(function: Any, place: Place, depth: int) -> None:
-    if depth > _DEPTH_MAX or function.__kwdefaults__:
-        raise _CannotTell
-    code = function.__code__
-    place.key.append(id(code))
-    place.codes.append(code)
-    for cell in function.__closure__ or ():
-        try:
-            _tell(cell.cell_contents, place, depth)
-        except ValueError:  # an empty cell
-            raise _CannotTell from None
-    if function.__defaults__:
-        _tell(function.__defaults__, place, depth)
-    names = function.__globals__
-    for name in _names_of(code):
-        if name in names:
-            place.key.append(name)
-            _tell(names[name], place, depth)
 
 
 def place_of(*functions: Optional[Function]) -> Optional[Place]:
@@ -147,42 +250,32 @@ def place_of(*functions: Optional[Function]) -> Optional[Place]:
                 known[1] += 1
                 if known[1] % _RETRIED:
                     return None
-    place = Place([], [], [])
-    try:
-        for function in functions:
-            if function is None:
-                place.key.append(None)
-            elif type(function) is types.FunctionType:
-                _tell_function(function, place, 0)
-            else:
-                return None
-    except _CannotTell:
-        if len(_untold) >= _KEPT_MAX:
-            _untold.clear()
-        for function in functions:
-            if function is not None:
-                _untold[id(function.__code__)] = [function.__code__, 0]
-        return None
-    return place
+    found = walk(functions)
+    if found is not None:
+        return Place(*found)
+    if len(_untold) >= KEPT_MAX:
+        _untold.clear()
+    for function in functions:
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            _untold[id(code)] = [code, 0]
+    return None
 
 
 def find(place: Place) -> Optional[tuple[Any, tuple[Any, ...], tuple[Any, ...]]]:
-    """The variant, values and tensors that keep() was given for functions that are told by the same; None: nothing."""
-    entry = _entries.get(tuple(place.key))
+    """The variant and values that keep() was given for functions that are told by the same, and the tensors that those
+    see now; None: nothing."""
+    entry = _entries.get(place.key)
     if entry is None:
         return None
-    for reference in entry.seen:
-        if reference() is None:
-            return None
-    return entry.variant, entry.values, tuple([reference() for reference in entry.read])
+    tensors = place.tensors
+    return entry.variant, entry.values, tuple([tensors[i] for i in entry.read])
 
 
 def keep(place: Place, variant: Any, values: tuple[Any, ...], tensors: tuple[Any, ...]) -> None:
-    seen = {id(tensor) for tensor in place.tensors}
-    if not all(id(tensor) in seen for tensor in tensors):
+    at = {id(tensor): i for i, tensor in enumerate(place.tensors)}
+    if not all(id(tensor) in at for tensor in tensors):
         return  # a tensor was made while the function ran
-    if len(_entries) >= _KEPT_MAX:
+    if len(_entries) >= KEPT_MAX:
         _entries.clear()
-    read = tuple([weakref.ref(tensor) for tensor in tensors])
-    alive = tuple([weakref.ref(tensor) for tensor in place.tensors])
-    _entries[tuple(place.key)] = _Entry(variant, values, read, alive, place.codes)
+    _entries[place.key] = _Entry(variant, values, tuple([at[id(tensor)] for tensor in tensors]), place.kept)

@@ -12,10 +12,9 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 import torch
 
-from . import _abi, _cuda
-from ._library import call, lib, raise_error, struct, untyped
-from ._torch import _CALLS_MAX, _DTYPES, _elsewhere, _raw_stream, _view
-from ._native_part import native
+from . import _abi, _cuda, _prepared
+from ._library import call, lib, struct
+from ._torch import _DTYPES, _view, keep
 from .runtime import default_runtime
 
 #: Arguments that are int32 arrays on the device, by the library's names.
@@ -31,7 +30,8 @@ ARRAYS = (
 )
 
 _calls = threading.local()
-_serving = untyped("kjit_attention_serving")
+_raw_stream = _prepared.raw_stream
+_find = _prepared.find
 
 
 def _tensor(tensor: torch.Tensor) -> Any:
@@ -142,12 +142,12 @@ class _Call:
             return ctypes.c_uint64.from_address(base + getattr(fields, field).offset)
 
         # Where addresses are written, in the order of `run`. A kjit_tensor begins with its address.
-        given = (*problem.tensors, problem.page_table, problem.sinks, out)
-        self.places = tuple(
+        given = (*problem.tensors, problem.page_table, problem.sinks, out, lse)
+        places = tuple(
             0 if tensor is None else base + getattr(fields, name).offset
-            for name, tensor in zip((*problem.names, "page_table", "sinks", "o"), given)
+            for name, tensor in zip((*problem.names, "page_table", "sinks", "o", "lse"), given)
         )
-        self.lse, self.schedule, self.workspace = number("lse"), number("schedule"), number("workspace")
+        self.schedule, self.workspace = number("schedule"), number("workspace")
         self.workspace_bytes: Optional[int] = None
         if lse is not None:
             self.args.lse = _tensor(lse)
@@ -156,13 +156,11 @@ class _Call:
             )
         # Without a shape of its own the result is like q: made by the way that takes PyTorch the least.
         self.out_shape = None if tuple(out.shape) == tuple(q.shape) else tuple(out.shape)
-        self.error, self.stream = _abi.kjit_error(), ctypes.c_void_p()
-        self.arguments = (
-            ctypes.c_void_p(self.runtime.handle),
-            ctypes.byref(self.args),
-            self.stream,
-            ctypes.byref(self.error),
-        )
+        self.launch = _prepared.Launch(
+            "kjit_attention_serving", (self.runtime.handle, base), places, _raw_stream, self.device,
+            (self.args, self.runtime),
+        )  # fmt: skip
+        self.has_schedule = False
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of a schedule and of a workspace."""
@@ -178,55 +176,28 @@ class _Call:
         self.workspace.value, self.args.workspace_bytes = memory.data_ptr(), self.workspace_bytes
         return memory
 
-    def launch(self) -> None:
-        """On the current stream, with the addresses that were written."""
-        device = self.device
+    def run(self, given: tuple[Any, ...], schedule: Optional[torch.Tensor]) -> None:
+        """On the current stream, with the addresses of these tensors."""
+        if schedule is not None:
+            self.schedule.value = schedule.data_ptr()
+            self.args.schedule_bytes = schedule.numel() * schedule.element_size()
+            self.has_schedule = True
+        elif self.has_schedule:
+            self.schedule.value, self.has_schedule = 0, False
         memory = None
-        if device >= 0:
-            self.stream.value = _raw_stream(device)
-            if _is_capturing():
-                memory = self.borrow()
-        failed = _serving(*self.arguments)
-        if failed and _elsewhere(device):
-            with torch.cuda.device(device):
-                failed = _serving(*self.arguments)
-        if memory is not None:
-            self.workspace.value = 0  # the caching allocator keeps it from others until the graph has used it
-        if failed:
-            raise_error(self.error)
+        if self.device >= 0 and _is_capturing():
+            memory = self.borrow()
+        try:
+            if self.launch.run(given):
+                self.launch.failed()
+        finally:
+            if memory is not None:
+                self.workspace.value = 0  # the caching allocator keeps it from others until the graph has used it
 
 
 _is_capturing: Callable[[], bool] = getattr(
     torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
-
-
-def _signature_in_python(head: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`head`, and of each tensor shape, strides and dtype, None for None; of the first three, q, k, v, the device."""
-    signature = [head]
-    add = signature.append
-    for index, tensor in enumerate(tensors):
-        if tensor is None:
-            add(None)
-        else:
-            add(tensor.shape)
-            add(tensor.stride())
-            add(tensor.dtype)
-            if index < 3:
-                add(tensor.get_device())
-    return tuple(signature)
-
-
-def _write_in_python(places: tuple[int, ...], tensors: tuple[Any, ...]) -> None:
-    """The tensors' addresses to where each has its place, an address; 0: none."""
-    for place, tensor in zip(places, tensors):
-        if place:
-            ctypes.c_uint64.from_address(place).value = tensor.data_ptr()
-
-
-#: The same in C, where there is such a part (_native_part.py).
-_signature = _signature_in_python if native is None else native.signature
-_write_addresses = _write_in_python if native is None else native.write_addresses
 
 
 def _prepare(
@@ -264,36 +235,23 @@ def run(
     except AttributeError:
         calls = _calls.known = {}
     given = (*tensors, page_table, sinks, out)
-    key = _signature((names, options, batch, return_lse), given)
-    found = calls.get(key)
+    head = (names, options, batch, return_lse)
+    found = _find(calls, head, given)
     if found is None:
         found = _prepare(Problem(names, tensors, options, batch, page_table, sinks), out, return_lse)
-        if len(calls) >= _CALLS_MAX:
-            calls.clear()
-        calls[key] = found
+        keep(calls, _prepared.signature(head, given), found)
     copied, prepared = found
     if prepared is None:
-        given = list(tensors)
+        dense = list(tensors)
         for index in copied:
-            given[index] = given[index].contiguous()
-        return run(names, tuple(given), options, batch, page_table, sinks, out, return_lse, schedule)
+            dense[index] = dense[index].contiguous()
+        return run(names, tuple(dense), options, batch, page_table, sinks, out, return_lse, schedule)
     if out is None:
         q = tensors[0]
         out = torch.empty_like(q) if prepared.out_shape is None else q.new_empty(prepared.out_shape)
-        given = (*tensors, page_table, sinks, out)
-    _write_addresses(prepared.places, given)
-    if schedule is None:
-        prepared.schedule.value = 0
-    else:
-        prepared.schedule.value = schedule.data_ptr()
-        prepared.args.schedule_bytes = schedule.numel() * schedule.element_size()
-    if not return_lse:
-        prepared.launch()
-        return out
-    lse = prepared.empty_lse()
-    prepared.lse.value = lse.data_ptr()
-    prepared.launch()
-    return out, lse
+    lse = prepared.empty_lse() if return_lse else None
+    prepared.run((*tensors, page_table, sinks, out, lse), schedule)
+    return out if lse is None else (out, lse)
 
 
 #: Of a 16-bit cache: what run_cache() is given then.

@@ -6,13 +6,14 @@ import ctypes
 import functools
 import threading
 import weakref
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import torch
 
-from . import _abi, _cuda
+from . import _abi, _cuda, _prepared
 from ._arguments import LAYOUTS, View, build, require_layout
-from ._library import call, lib, raise_error, untyped
+from ._library import call, lib
+from ._native_part import address_of, native
 from .flash_config import FlashForwardKernelConfig
 from .runtime import Config, as_config, default_runtime
 
@@ -25,18 +26,22 @@ _DTYPES = {
     torch.float8_e4m3fn: _abi.KJIT_FP8_E4M3,
 }
 
-#: Prepared calls kept by each thread: more than one model's shapes, and a bound for those that never come back.
-_CALLS_MAX = 1024
-
 _calls = threading.local()
+_raw_stream = _prepared.raw_stream
+_find = _prepared.find
 
-# The stream of a device as a number, without an object for it; as public function where the private one is gone.
-_raw_stream: Callable[[int], int] = getattr(
-    torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
-)
+_Tensor = torch.Tensor
+_fp32 = torch.float32
 
 
-_forward = untyped("kjit_attention_forward")
+class Asked(NamedTuple):
+    """What a call asks for besides its tensors. Calls that repeat give a plain tuple, which is made faster."""
+
+    scale: Optional[float]
+    causal: bool
+    layout: str
+    return_lse: bool
+    config: Optional[Config]
 
 
 def _view(tensor: torch.Tensor) -> View:
@@ -64,26 +69,19 @@ def _empty_lse(q: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 class _Call:
-    """A call prepared for tensors of one signature, on one thread: a run sets addresses and launches.
+    """A call prepared for tensors of one signature, on one thread: launch.run(tensors) sets addresses and launches.
 
     The library reads `args` while other threads run, hence one of these for each thread.
     """
 
-    def __init__(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        lse: Optional[torch.Tensor],
-        scale: Optional[float],
-        causal: bool,
-        layout: str,
-        config: Optional[Config],
-    ) -> None:
+    #: The tensors of a call, in the order in which launch.run() gets them; out and lse are made before.
+    NAMES = ("q", "k", "v", "o", "lse")
+
+    def __init__(self, tensors: tuple[Any, ...], asked: Asked) -> None:
+        q, k, v, out, lse = tensors
         views = (_view(q), _view(k), _view(v), _view(out), None if lse is None else _view(lse))
-        self.args = build(*views, scale=scale, causal=causal, layout=layout)
-        self.config = None if config is None else as_config(config)
+        self.args = build(*views, scale=asked.scale, causal=asked.causal, layout=asked.layout)
+        self.config = None if asked.config is None else as_config(asked.config)
         self.runtime = default_runtime()
         self.device = q.get_device()
         self.out_is_like_q = q.shape[-1:] == v.shape[-1:]
@@ -93,7 +91,22 @@ class _Call:
             )
         if q.is_cuda or torch.cuda.is_available():
             _cuda.make_current(torch.cuda.current_device())
-        self.run = self._bind()
+
+    def bind(self, places: tuple[int, ...] = (), kept: Any = None) -> _Call:
+        """Make it ready to run. places, kept: of tensors that follow those of NAMES, as Launch has them."""
+        config = 0 if self.config is None else ctypes.addressof(self.config._kernel)
+        base, fields = ctypes.addressof(self.args), type(self.args)
+        own = tuple([base + getattr(fields, name).offset for name in self.NAMES])  # a kjit_tensor begins with it
+        self.launch = _prepared.Launch(
+            "kjit_attention_forward",
+            (self.runtime.handle, config, base),
+            own + places,
+            _raw_stream,
+            self.device,
+            (self.args, self.config, self.runtime, kept),
+        )
+        self.run = self.launch.run
+        return self
 
     def kernel(self) -> Any:
         """The config as the library takes it; None: it chooses."""
@@ -113,38 +126,6 @@ class _Call:
 
     def stream(self) -> int:
         return _raw_stream(self.device) if self.device >= 0 else 0
-
-    def _bind(self) -> Callable[..., None]:
-        """run(q, k, v, out, lse) with everything that does not change between calls in reach.
-
-        The arguments of the foreign call are ready-made: nothing is converted, nothing allocated.
-        """
-        device, args, error, stream = self.device, self.args, _abi.kjit_error(), ctypes.c_void_p()
-        handle, stream_of = ctypes.c_void_p(self.runtime.handle), _raw_stream if device >= 0 else lambda device: 0
-        rest = (ctypes.byref(args), stream, ctypes.byref(error))
-        forward, arguments = _forward, (handle, self.kernel(), *rest)
-        to_q, to_k, to_v, to_o, to_lse = args.q, args.k, args.v, args.o, args.lse
-
-        def run(
-            q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: Optional[torch.Tensor]
-        ) -> None:
-            to_q.data, to_k.data, to_v.data, to_o.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
-            if lse is not None:
-                to_lse.data = lse.data_ptr()
-            stream.value = stream_of(device)
-            if forward(*arguments):
-                if _elsewhere(device):
-                    with torch.cuda.device(device):
-                        if not forward(*arguments):
-                            return
-                raise_error(error)
-
-        return run
-
-
-def _elsewhere(device: int) -> bool:
-    """Is another device than the tensors' current? Asked only of a call that failed: the library notices."""
-    return device >= 0 and torch.cuda.current_device() != device
 
 
 #: Head sizes of the kernels are multiples of this many columns, because they copy 16 bytes at a time.
@@ -168,89 +149,65 @@ def scale_of(q: torch.Tensor, scale: Optional[float]) -> Optional[float]:
 
 
 def padded(
-    compute: Callable[..., Result],
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: Optional[float],
-    causal: bool,
-    layout: str,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    config: Optional[Config],
+    compute: Callable[[Any, Asked, None], Result], tensors: tuple[Any, ...], asked: Asked, out: Optional[torch.Tensor]
 ) -> Result:
     """A call whose head sizes are no multiples of 8: `compute` on padded copies, whose output is cut."""
-    given = (*map(pad_columns, (q, k, v)), scale_of(q, scale), causal, layout, None, return_lse, config)
-    result = compute(*given)
+    q, _, v = tensors
+    asked = asked._replace(scale=scale_of(q, asked.scale))
+    result = compute(tuple(map(pad_columns, tensors)), asked, None)
     found, lse = result if isinstance(result, tuple) else (result, None)
     found = (_empty_out(q, v) if out is None else out).copy_(found[..., : v.shape[-1]])
     return found if lse is None else (found, lse)
 
 
-def first_call(
-    make: Callable[[_Call], Any],
-    calls: dict[Any, Any],
-    signature: Any,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: Optional[float],
-    causal: bool,
-    layout: str,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    config: Optional[Config],
-) -> tuple[Any, torch.Tensor, Optional[torch.Tensor]]:
-    """What make() makes of the prepared call, kept under its signature, and the outputs; None: nothing to compute."""
-    if out is None:
-        out = _empty_out(q, v)
-    lse = _empty_lse(q, layout) if return_lse else None
-    if out.numel() == 0 and q.dim() == 4 and k.numel():
-        return None, out, lse  # no grid to launch
-    prepared = make(_Call(q, k, v, out, lse, scale, causal, layout, config))
-    if len(calls) >= _CALLS_MAX:
+def keep(calls: dict[Any, Any], signature: Any, prepared: Any) -> None:
+    if len(calls) >= _prepared.CALLS_MAX:
         calls.clear()
     calls[signature] = prepared
-    return prepared, out, lse
 
 
-def _as_it_is(call: _Call) -> _Call:
-    return call
+def first_outputs(
+    tensors: tuple[Any, ...], asked: Asked, out: Optional[torch.Tensor]
+) -> tuple[torch.Tensor, Optional[torch.Tensor], bool]:
+    """The output and lse of a call that is not prepared yet, and whether there is something to compute."""
+    q, k, v = tensors
+    if out is None:
+        out = _empty_out(q, v)
+    lse = _empty_lse(q, asked.layout) if asked.return_lse else None
+    return out, lse, bool(out.numel() or q.dim() != 4 or not k.numel())  # else there is no grid to launch
 
 
-def _direct(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: Optional[float],
-    causal: bool,
-    layout: str,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    config: Optional[Config],
+def _first(
+    calls: dict[Any, Any], signature: Any, tensors: tuple[Any, ...], asked: Asked, out: Optional[torch.Tensor]
 ) -> Result:
-    """Launch on these tensors, past PyTorch's dispatcher."""
+    """A call of a signature that was not there before."""
+    if is_ragged(tensors[0], tensors[2]):
+        return padded(_direct, tensors, asked, out)
+    out, lse, computes = first_outputs(tensors, asked, out)
+    if computes:
+        given = (*tensors, out, lse)
+        prepared = _Call(given, asked).bind()
+        keep(calls, signature, prepared)
+        if prepared.run(given):
+            prepared.launch.failed()
+    return out if lse is None else (out, lse)
+
+
+def _direct(tensors: tuple[Any, ...], asked: tuple[Any, ...], out: Optional[torch.Tensor]) -> Result:
+    """Launch on these tensors, past PyTorch's dispatcher. asked: an Asked or a tuple like one."""
     try:
         calls = _calls.known
     except AttributeError:
         calls = _calls.known = {}
-    shapes = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride())
-    kinds = (q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device())
-    given = None if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
-    signature = (shapes, kinds, given, scale, causal, layout, return_lse, config)
-    prepared = calls.get(signature)
+    q, k, v = tensors
+    prepared = _find(calls, asked, (q, k, v, out))
     if prepared is None:
-        given_all = (q, k, v, scale, causal, layout, out, return_lse, config)
-        if is_ragged(q, v):
-            return padded(_direct, *given_all)
-        prepared, out, lse = first_call(_as_it_is, calls, signature, *given_all)
-        if prepared is None:
-            return out if lse is None else (out, lse)
-    else:
-        if out is None:
-            out = torch.empty_like(q) if prepared.out_is_like_q else _empty_out(q, v)
-        lse = prepared.empty_lse() if return_lse else None
-    prepared.run(q, k, v, out, lse)
+        return _first(calls, _prepared.signature(asked, (q, k, v, out)), tensors, Asked(*asked), out)
+    if out is None:
+        out = torch.empty_like(q) if prepared.out_is_like_q else _empty_out(q, v)
+    lse = prepared.empty_lse() if asked[3] else None
+    if prepared.run((q, k, v, out, lse)):
+        prepared.launch.failed()
     return out if lse is None else (out, lse)
 
 
@@ -267,14 +224,14 @@ torch.library.define(
 
 @torch.library.impl("kjit::attention", "default")
 def _attention(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
-    return _direct(q, k, v, scale, causal, layout, None, False, config or None)
+    return _direct((q, k, v), (scale, causal, layout, False, config or None), None)
 
 
 @torch.library.impl("kjit::attention_lse", "default")
 def _attention_lse(
     q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, deterministic: bool = False
 ) -> Any:
-    return _direct(q, k, v, scale, causal, layout, None, True, config or None)
+    return _direct((q, k, v), (scale, causal, layout, True, config or None), None)
 
 
 def _attention_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
@@ -343,13 +300,13 @@ def attention(
     config: Optional[Config],
     deterministic: bool = False,
 ) -> Any:
-    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+    if q.dtype is _fp32 or k.dtype is _fp32 or v.dtype is _fp32:
         q, k, v = _autocast(q, k, v)
-    plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
+    plain = type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor
     wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if torch.compiler.is_compiling() or not plain or wants_gradient:
         return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient, deterministic)
-    return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
+    return _direct((q, k, v), (scale, causal, layout, return_lse, config), out)
 
 
 def forward_timed(
@@ -358,7 +315,7 @@ def forward_timed(
     """The output, and the milliseconds between two events around the kernel. Waits."""
     if out is None:
         out = _empty_out(q, v)
-    prepared = _Call(q, k, v, out, None, None, False, "bshd", config)
+    prepared = _Call((q, k, v, out, None), Asked(None, False, "bshd", False, config))
     milliseconds = ctypes.c_float()
     with torch.cuda.device(prepared.device):
         plan = prepared.plan()
@@ -396,14 +353,14 @@ class Plan:
         self.q, self.k, self.v = q, k, v
         self.out = _empty_out(q, v) if out is None else out
         self.lse = _empty_lse(q, layout) if return_lse else None
-        prepared = _Call(q, k, v, self.out, self.lse, scale, causal, layout, config)
+        prepared = _Call((q, k, v, self.out, self.lse), Asked(scale, causal, layout, return_lse, config))
         self._runtime = prepared.runtime
         with torch.cuda.device(prepared.device):
             handle = prepared.plan()
         owner = _PlanOwner(handle, (q, k, v, self.out, self.lse, prepared.runtime))
         # Finalizers run in the reverse order of their making at exit: a plan's before its runtime's.
         weakref.finalize(owner, lib.kjit_attention_plan_destroy, handle)
-        self.run = _plan_runner(lib.kjit_attention_plan_run, owner, prepared.device)
+        self.run = _plan_runner(owner, prepared.device)
 
 
 class _PlanOwner:
@@ -416,13 +373,20 @@ class _PlanOwner:
         self.kept = kept
 
 
-def _plan_runner(launch: Any, owner: _PlanOwner, device: int) -> Callable[..., None]:
-    stream_of = _raw_stream
-    handle = owner.handle
+def _plan_runner(owner: _PlanOwner, device: int) -> Callable[..., None]:
+    """run(stream), which threads may call at once: it is without an error to fill, which a second try is asked for."""
+    launch, handle, stream_of = lib.kjit_attention_plan_run, owner.handle, _raw_stream
+    if native is None:
+
+        def on(stream: Optional[int]) -> int:
+            status: int = launch(handle, stream_of(device) if stream is None else stream, None)
+            return status
+
+    else:
+        on = native.Call(address_of(launch), (handle.value,), (), stream_of, device, 0, owner).on
 
     def run(stream: Optional[int] = None) -> None:
-        # Without an error to fill: what went wrong is asked for by a second try.
-        if launch(handle, stream_of(device) if stream is None else stream, None):
+        if on(stream):
             call(launch, owner.handle, stream_of(device) if stream is None else stream)
 
     return run

@@ -11,19 +11,14 @@ from typing import Any, Optional
 
 import torch
 
-from . import _abi, _backward, _torch
+from . import _abi, _backward, _prepared, _torch
 from .runtime import Config
 from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
 
 _Tensor = torch.Tensor
+_fp32 = torch.float32
+_find = _prepared.find
 _int32_pointer = ctypes.POINTER(ctypes.c_int32)
-
-
-def _tensors_of(members: Members) -> list[Any]:
-    """The tensors among the members, in the order in which a prepared call keeps them; None: not given."""
-    blocks = members.blocks
-    lists = (None,) * 4 if blocks is None else blocks.tensors()
-    return [members.sinks, members.alibi_slopes, members.bias, *lists]
 
 
 class Lists:
@@ -46,106 +41,104 @@ class Lists:
         return self.counts, self.indices, self.full_counts, self.full_indices
 
 
-def _signature(tensor: torch.Tensor) -> Any:
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
-
-
 class _Prepared:
     """A variant's call prepared for tensors of one signature, on one thread: a run sets addresses and numbers."""
 
-    def __init__(self, call: _torch._Call, bound: Optional[Bound], members: Members, tensors: list[Any]) -> None:
+    def __init__(self, call: _torch._Call, bound: Optional[Bound], members: Members, tensors: tuple[Any, ...]) -> None:
         self.call, args = call, call.args
-        views = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
-        self.views = [view for view in views if view is not None]
-        self.bound = bound  # not its tensors: they change
-        if bound is not None:
-            self.variant, self.bound = bound.variant, None
+        #: Of each tensor, the view in the library's arguments that a run writes its address to.
+        self.views = views = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
+        self.scalars = None
+        count = 0
+        if bound is not None:  # not its tensors: they change
             count = len(bound.tensors)
             args.variant = bound.variant._handle
             self.scalars = (ctypes.c_int32 * max(1, len(bound.values)))()
             args.scalar_values = ctypes.cast(self.scalars, _int32_pointer)
-            self.own = (_abi.kjit_tensor * max(1, count))(*views[:count])
-            args.variant_tensors = ctypes.cast(self.own, ctypes.POINTER(_abi.kjit_tensor))
-            self.views = [*(self.own[i] for i in range(count)), *(view for view in views[count:] if view is not None)]
-            views = views[count:]
-        self._set_members(args, members, views)
-        self.pack = None if bound is None else bound.variant._packer.pack_into
-        self.run = call.run
+            own = (_abi.kjit_tensor * max(1, count))(*views[:count])
+            args.variant_tensors = ctypes.cast(own, ctypes.POINTER(_abi.kjit_tensor))
+            views[:count] = [own[i] for i in range(count)]
+        self._set_members(args, members, views[count:])
+        if members.blocks is not None:
+            self._set_lists(args, members.blocks, views, count + 3)
+        variant = None if bound is None else bound.variant
+        self.pack = None if bound is None or not bound.values else bound.variant._packer.pack_into
+        self.empty_lse = getattr(call, "empty_lse", None)
+        self.out_is_like_q = call.out_is_like_q
+        call.bind(
+            tuple([0 if view is None else ctypes.addressof(view) for view in views]), (variant, self.scalars, views)
+        )
+        self.run, self.launch = call.run, call.launch
 
     def _set_members(self, args: Any, members: Members, views: list[Any]) -> None:
         for name, view in zip(("sinks", "alibi_slopes", "bias"), views):
             if view is not None:
                 setattr(args, name, ctypes.pointer(view))
-        if members.blocks is not None:
-            self._set_lists(args, members.blocks, views[3:])
         if members.window is not None:
             args.flags |= _abi.KJIT_ATTENTION_WINDOW
             args.window_left, args.window_right = members.window
         args.softcap, args.attention_chunk = members.softcap, members.attention_chunk
 
-    def _set_lists(self, args: Any, blocks: Lists, views: list[Any]) -> None:
-        """The struct holds copies of the views, so it is those that a run writes to."""
+    def _set_lists(self, args: Any, blocks: Lists, views: list[Any], at: int) -> None:
+        """The struct holds copies of the views from `at` on, so it is those that a run writes to."""
         lists = self.lists = _abi.kjit_block_lists()
-        for name, view in zip(("counts", "indices", "full_counts", "full_indices"), views):
-            if view is not None:
-                setattr(lists, name, view)
-                self.views[[each is view for each in self.views].index(True)] = getattr(lists, name)
+        for i, name in enumerate(("counts", "indices", "full_counts", "full_indices"), at):
+            if views[i] is not None:
+                setattr(lists, name, views[i])
+                views[i] = getattr(lists, name)
         lists.query_rows, lists.key_rows = blocks.rows, blocks.keys
         args.blocks = ctypes.pointer(lists)
 
 
+def _first(
+    calls: Any, signature: Any, tensors: tuple[Any, ...], asked: _torch.Asked, out: Any, bound: Optional[Bound],
+    members: Members, others: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    """A call of a signature that was not there before."""
+    if _torch.is_ragged(tensors[0], tensors[2]):
+        return _torch.padded(lambda *given: direct(*given, bound, members), tensors, asked, out)
+    out, lse, computes = _torch.first_outputs(tensors, asked, out)
+    if computes:
+        prepared = _Prepared(_torch._Call((*tensors, out, lse), asked), bound, members, others)
+        _torch.keep(calls, signature, prepared)
+        if prepared.pack is not None and bound is not None:
+            prepared.pack(prepared.scalars, 0, *bound.values)
+        if prepared.run((*tensors, out, lse, *others)):
+            prepared.launch.failed()
+    return out if lse is None else (out, lse)
+
+
 def direct(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: Optional[float],
-    causal: bool,
-    layout: str,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    config: Optional[Config],
-    bound: Optional[Bound],
+    tensors: tuple[Any, ...], asked: tuple[Any, ...], out: Optional[torch.Tensor], bound: Optional[Bound],
     members: Members,
-) -> Any:
-    """Launch on these tensors, past PyTorch's dispatcher."""
+) -> Any:  # fmt: skip
+    """Launch on these tensors, past PyTorch's dispatcher. asked: an _torch.Asked or a tuple like one."""
     try:
         calls = _torch._calls.variants
     except AttributeError:
         calls = _torch._calls.variants = {}
-    given = None if out is None else _signature(out)
-    variant, _, tensors = (None, (), ()) if bound is None else bound
+    variant, values, others = (None, (), ()) if bound is None else bound
     numbers = None
     if members is not NO_MEMBERS:
-        tensors = [*tensors, *_tensors_of(members)]
-        blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
-        numbers = (members.window, members.softcap, members.attention_chunk, blocks)
-    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors]) if tensors else None
-    signature = (
-        q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.get_device(),
-        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config, variant, others, numbers,
-    )  # fmt: skip
-    prepared = calls.get(signature)
+        blocks, sinks, window, softcap, slopes, bias, chunk = members
+        lists, sizes = (None,) * 4, None
+        if blocks is not None:
+            lists, sizes = blocks.tensors(), (blocks.rows, blocks.keys)
+        others = (*others, sinks, slopes, bias, *lists)
+        numbers = (window, softcap, chunk, sizes)
+    q, k, v = tensors
+    head, given = (asked, variant, numbers), (q, k, v, out, *others)
+    prepared = _find(calls, head, given)
     if prepared is None:
-        given_all = (q, k, v, scale, causal, layout, out, return_lse, config)
-        if _torch.is_ragged(q, v):
-            return _torch.padded(lambda *given: direct(*given, bound, members), *given_all)
-        prepared, out, lse = _torch.first_call(
-            lambda call, held=list(tensors): _Prepared(call, bound, members, held), calls, signature, *given_all
-        )
-        if prepared is None:
-            return out if lse is None else (out, lse)
-    else:
-        if out is None:
-            out = torch.empty_like(q) if prepared.call.out_is_like_q else _torch._empty_out(q, v)
-        lse = prepared.call.empty_lse() if return_lse else None
-    at = 0
-    for tensor in tensors:
-        if tensor is not None:
-            prepared.views[at].data = tensor.data_ptr()
-            at += 1
-    if bound is not None and bound.values:
-        prepared.pack(prepared.scalars, 0, *bound.values)
-    prepared.run(q, k, v, out, lse)
+        asked, signature = _torch.Asked(*asked), _prepared.signature(head, given)
+        return _first(calls, signature, tensors, asked, out, bound, members, others)
+    if out is None:
+        out = torch.empty_like(q) if prepared.out_is_like_q else _torch._empty_out(q, v)
+    lse = prepared.empty_lse() if asked[3] else None
+    if values:
+        prepared.pack(prepared.scalars, 0, *values)
+    if prepared.run((q, k, v, out, lse, *others)):
+        prepared.launch.failed()
     return out if lse is None else (out, lse)
 
 
@@ -191,7 +184,7 @@ def _attention_variant(
     if score is not None or mask is not None:
         names, values = (*int_names, *float_names), (*map(int, ints), *floats)
         bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
-    result = direct(q, k, v, scale, causal, layout, None, return_lse, config or None, bound, members)
+    result = direct((q, k, v), (scale, causal, layout, return_lse, config or None), None, bound, members)
     return result if return_lse else (result, q.new_empty((0,), dtype=torch.float32))
 
 
@@ -408,8 +401,7 @@ def attention_variant(
     members: Members,
 ) -> Any:
     """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything."""
-    fp32 = torch.float32
-    if q.dtype is fp32 or k.dtype is fp32 or v.dtype is fp32:
+    if q.dtype is _fp32 or k.dtype is _fp32 or v.dtype is _fp32:
         q, k, v = _torch._autocast(q, k, v)
     if members.blocks is not None:
         members = members._replace(blocks=Lists.of(members.blocks))
@@ -423,4 +415,4 @@ def attention_variant(
     bound = None if said is None else bind(*said)
     if bound is not None and can_have_gradient and bound.tensors and _one_requires_gradient(bound.tensors):
         return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, True)
-    return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)
+    return direct((q, k, v), (scale, causal, layout, return_lse, config), out, bound, members)

@@ -19,6 +19,9 @@ _SIGNS = {
 }  # fmt: skip
 
 
+#: Attributes of a tensor by which two traces are told apart (_recall.py); whatever else is asked of one may change.
+_FACTS = frozenset(("shape", "dtype", "device", "ndim", "is_cuda", "layout"))
+
 _TRACED = (Scalar, Partial, Vector)
 
 
@@ -94,6 +97,6 @@ class Mode(TorchFunctionMode):
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):
             return apply(function, arguments, named)
-        if getattr(function, "__name__", "") != "__get__":  # shape, dtype and the like are not computed
+        if getattr(getattr(function, "__self__", None), "__name__", "") not in _FACTS:
             self.tracer.is_pure = False
         return function(*arguments, **named)

@@ -10,8 +10,11 @@
  * Threads: a Launcher is never changed after it was made. The interpreter lock is given up for the launch itself,
  * because the driver waits in it when a stream's queue is full. */
 #include "arguments.h"
+#include "call.h"
+#include "dlpack.h"
 #include "recall.h"
 #include "tensors.h"
+#include "walk.h"
 
 #include <string.h>
 
@@ -219,23 +222,30 @@ static PyMethodDef functions[] = {
     {"configure_requests", recall_configure, METH_VARARGS, "configure_requests(build, get_info, release, known)"},
     {"build", recall_build, METH_VARARGS, "build(runtime, request)"},
     {"signature", tensors_signature, METH_VARARGS, "signature(head, tensors)"},
-    {"write_addresses", tensors_write_addresses, METH_VARARGS, "write_addresses(places, tensors)"},
+    {"find", tensors_find, METH_VARARGS, "find(calls, head, tensors)"},
+    {"configure_tensors", dlpack_configure, METH_VARARGS, "configure_tensors(table, Tensor, Parameter)"},
+    {"configure_walk", walk_configure, METH_VARARGS,
+     "configure_walk(tables, functions, types and bounds of _recall.py)"},
+    {"walk", walk_functions, METH_O, "walk(functions): what they are told by"},
     {"set_stream", set_stream, METH_VARARGS, "set_stream(kind, function)"},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
                                         .m_name = "kjit._native",
-                                        .m_doc = "Launches and repeated requests, in C.",
+                                        .m_doc = "Launches, prepared calls and repeated requests, in C.",
                                         .m_size = -1,
                                         .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__native(void) {
   static const char *const kind_names[] = {"OTHER", "TORCH", "CUPY", "INTERFACE", "TOBYTES", "KJIT_BYTES", "BUFFER"};
   name_enqueue = PyUnicode_InternFromString("_enqueue");
-  PyObject *const type = name_enqueue && arguments_start() && tensors_start() ? PyType_FromSpec(&launcher_spec) : NULL;
+  PyObject *const type =
+      name_enqueue && arguments_start() && tensors_start() && walk_start() ? PyType_FromSpec(&launcher_spec) : NULL;
   PyObject *const module = type ? PyModule_Create(&definition) : NULL;
-  bool made = module && PyModule_AddObject(module, "Launcher", type) == 0;
+  PyObject *const call = module ? call_type() : NULL;
+  bool made =
+      call && PyModule_AddObject(module, "Launcher", type) == 0 && PyModule_AddObject(module, "Call", call) == 0;
   for (int i = 0; made && i <= KIND_BUFFER; i++)
     made = PyModule_AddIntConstant(module, kind_names[i], i) == 0;
   if (made) return module;

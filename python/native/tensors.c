@@ -1,8 +1,9 @@
-/* What a prepared call asks of a framework's tensors (_serving.py), by the attributes that PyTorch gives them. The
- * interpreter lock is held throughout. */
+/* What a prepared call (_prepared.py) asks of a framework's tensors: by DLPack's exchange table, and where that cannot
+ * tell, by the attributes that PyTorch gives them. The interpreter lock is held throughout. */
 #include "tensors.h"
 
-#include <stdint.h>
+#include "dlpack.h"
+
 #include <string.h>
 
 static PyObject *name_shape, *name_stride, *name_dtype, *name_device, *name_data_ptr;
@@ -16,8 +17,32 @@ bool tensors_start(void) {
   return name_shape && name_stride && name_dtype && name_device && name_data_ptr;
 }
 
-/* How many objects a tensor's signature is, and of how many tensors, the first ones, the device is one more. */
-enum { FACTS = 3, WITH_DEVICE = 3 };
+/* How many objects a tensor's signature is where its attributes are asked for. */
+enum { FACTS = 4 };
+
+/* Words of a signature by the exchange table: two for each tensor, then shape and strides. Tensors of more axes, and
+ * more tensors than fit, are asked for their attributes. */
+enum { AXES_MAX = 8, WORDS_MAX = 256, HEAD_WORDS = 2 };
+static const uint64_t no_tensor = UINT64_MAX;
+
+/* Add a tensor's words. False: it is left to its attributes. */
+static bool add_words(uint64_t *words, Py_ssize_t room, Py_ssize_t *at, PyObject *object) {
+  struct dlpack_tensor tensor;
+  if (*at + HEAD_WORDS + 2 * AXES_MAX > room) return false;
+  if (object == Py_None) {
+    words[(*at)++] = no_tensor;
+    return true;
+  }
+  if (!dlpack_read(object, &tensor) || tensor.ndim > AXES_MAX) return false;
+  words[(*at)++] =
+      (uint64_t)(uint32_t)tensor.ndim << 32 | (uint64_t)tensor.lanes << 16 | (uint64_t)tensor.bits << 8 | tensor.code;
+  words[(*at)++] = (uint64_t)(uint32_t)tensor.device_type << 32 | (uint32_t)tensor.device_id;
+  for (int32_t i = 0; i < tensor.ndim; i++)
+    words[(*at)++] = (uint64_t)tensor.shape[i];
+  for (int32_t i = 0; i < tensor.ndim; i++)
+    words[(*at)++] = (uint64_t)tensor.strides[i];
+  return true;
+}
 
 /* Put a new reference, or NULL with an exception, at its place in a tuple that is being made. */
 static bool put(PyObject *tuple, Py_ssize_t *at, PyObject *object) {
@@ -27,17 +52,16 @@ static bool put(PyObject *tuple, Py_ssize_t *at, PyObject *object) {
 static bool put_facts(PyObject *tuple, Py_ssize_t *at, PyObject *tensor) {
   return put(tuple, at, PyObject_GetAttr(tensor, name_shape)) &&
          put(tuple, at, PyObject_CallMethodObjArgs(tensor, name_stride, NULL)) &&
-         put(tuple, at, PyObject_GetAttr(tensor, name_dtype));
+         put(tuple, at, PyObject_GetAttr(tensor, name_dtype)) &&
+         put(tuple, at, PyObject_CallMethodObjArgs(tensor, name_device, NULL));
 }
 
-PyObject *tensors_signature(PyObject *module, PyObject *args) {
-  PyObject *head = NULL, *tensors = NULL;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "OO!", &head, &PyTuple_Type, &tensors)) return NULL;
+/* The signature by attributes: `head` and the facts of all tensors in one tuple. */
+static PyObject *by_attributes(PyObject *head, PyObject *tensors) {
   const Py_ssize_t count = PyTuple_Size(tensors);
   Py_ssize_t length = 1, at = 1;
   for (Py_ssize_t i = 0; i < count; i++)
-    length += PyTuple_GetItem(tensors, i) == Py_None ? 1 : i < WITH_DEVICE ? FACTS + 1 : FACTS;
+    length += PyTuple_GetItem(tensors, i) == Py_None ? 1 : FACTS;
   PyObject *const tuple = PyTuple_New(length);
   if (!tuple) return NULL;
   Py_INCREF(head);
@@ -46,38 +70,77 @@ PyObject *tensors_signature(PyObject *module, PyObject *args) {
     PyObject *const tensor = PyTuple_GetItem(tensors, i); /* borrowed */
     if (tensor == Py_None) Py_INCREF(tensor);
     made = tensor == Py_None ? put(tuple, &at, tensor) : put_facts(tuple, &at, tensor);
-    if (made && tensor != Py_None && i < WITH_DEVICE)
-      made = put(tuple, &at, PyObject_CallMethodObjArgs(tensor, name_device, NULL));
   }
   if (made) return tuple;
   Py_DECREF(tuple);
   return NULL;
 }
 
-/* Write the address that an object's data_ptr() tells to `place`. */
-static bool write_address(unsigned long long place, PyObject *tensor) {
-  PyObject *const number = PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL);
-  if (!number) return false;
-  const uint64_t address = PyLong_AsUnsignedLongLong(number);
-  Py_DECREF(number);
-  if (PyErr_Occurred()) return false;
-  memcpy((void *)(uintptr_t)place, &address, sizeof address);
-  return true;
+/* A new reference to the signature. */
+static PyObject *signature(PyObject *head, PyObject *tensors) {
+  uint64_t words[WORDS_MAX];
+  const Py_ssize_t count = PyTuple_Size(tensors);
+  Py_ssize_t at = 0;
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (!add_words(words, WORDS_MAX, &at, PyTuple_GetItem(tensors, i))) return by_attributes(head, tensors);
+  PyObject *const bytes = PyBytes_FromStringAndSize((const char *)words, at * (Py_ssize_t)sizeof *words);
+  PyObject *const pair = bytes ? PyTuple_Pack(2, head, bytes) : NULL;
+  Py_XDECREF(bytes);
+  return pair;
 }
 
-PyObject *tensors_write_addresses(PyObject *module, PyObject *args) {
-  PyObject *places = NULL, *tensors = NULL;
+PyObject *tensors_facts(PyObject *tensor) {
+  uint64_t words[HEAD_WORDS + 2 * AXES_MAX];
+  Py_ssize_t at = 0;
+  if (!add_words(words, sizeof words / sizeof *words, &at, tensor)) return NULL;
+  return PyBytes_FromStringAndSize((const char *)words, at * (Py_ssize_t)sizeof *words);
+}
+
+PyObject *tensors_signature(PyObject *module, PyObject *args) {
+  PyObject *head = NULL, *tensors = NULL;
   (void)module;
-  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &places, &PyTuple_Type, &tensors)) return NULL;
-  const Py_ssize_t count = PyTuple_Size(places);
-  if (PyTuple_Size(tensors) != count) {
-    PyErr_SetString(PyExc_ValueError, "places and tensors must be of one length");
-    return NULL;
+  if (!PyArg_ParseTuple(args, "OO!", &head, &PyTuple_Type, &tensors)) return NULL;
+  return signature(head, tensors);
+}
+
+PyObject *tensors_find(PyObject *module, PyObject *args) {
+  PyObject *calls = NULL, *head = NULL, *tensors = NULL;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!OO!", &PyDict_Type, &calls, &head, &PyTuple_Type, &tensors)) return NULL;
+  PyObject *const key = signature(head, tensors);
+  if (!key) return NULL;
+  PyObject *const known = PyDict_GetItemWithError(calls, key); /* borrowed */
+  Py_DECREF(key);
+  if (!known && PyErr_Occurred()) return NULL;
+  PyObject *const found = known ? known : Py_None;
+  Py_INCREF(found);
+  return found;
+}
+
+static bool address_of(PyObject *tensor, uint64_t *out) {
+  struct dlpack_tensor read;
+  if (dlpack_read(tensor, &read)) {
+    *out = (uint64_t)(uintptr_t)read.data + read.byte_offset;
+    return true;
+  }
+  PyObject *const number = PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL);
+  if (!number) return false;
+  *out = PyLong_AsUnsignedLongLong(number);
+  Py_DECREF(number);
+  return !PyErr_Occurred();
+}
+
+bool tensors_write(const uint64_t *places, Py_ssize_t count, PyObject *tensors) {
+  if (!PyTuple_Check(tensors) || PyTuple_Size(tensors) != count) {
+    PyErr_Format(PyExc_ValueError, "the tensors of this call are a tuple of %zd", count);
+    return false;
   }
   for (Py_ssize_t i = 0; i < count; i++) {
-    const unsigned long long place = PyLong_AsUnsignedLongLong(PyTuple_GetItem(places, i));
-    if (PyErr_Occurred()) return NULL;
-    if (place && !write_address(place, PyTuple_GetItem(tensors, i))) return NULL;
+    PyObject *const tensor = PyTuple_GetItem(tensors, i); /* borrowed */
+    uint64_t address = 0;
+    if (!places[i] || tensor == Py_None) continue;
+    if (!address_of(tensor, &address)) return false;
+    memcpy((void *)(uintptr_t)places[i], &address, sizeof address);
   }
-  Py_RETURN_NONE;
+  return true;
 }

@@ -7,16 +7,24 @@
 #include <Python.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* The names of the attributes below. False with an exception set. */
+/* The names of the attributes that are asked for. False with an exception set. */
 bool tensors_start(void);
 
-/* signature(head, tensors): a tuple of `head` and, for each of the tensors, its shape, strides and dtype, for the first
- * three, which are a problem's q, k and v, their device's number too, or None for None. */
+/* signature(head, tensors): what tells calls apart: `head` and, of each of the tensors, shape, strides, dtype and
+ * device, None for None. Only its equality with others means anything. */
 PyObject *tensors_signature(PyObject *module, PyObject *args);
 
-/* write_addresses(places, tensors): for each place that is not 0, an address in memory that the caller owns, the
- * tensor's own address is written there. */
-PyObject *tensors_write_addresses(PyObject *module, PyObject *args);
+/* What the exchange table says of one tensor but its address, as bytes, a new reference; NULL without an exception: it
+ * is left to its attributes, or no tensor. */
+PyObject *tensors_facts(PyObject *tensor);
+
+/* find(calls, head, tensors): what a dict has under the signature; None: nothing. */
+PyObject *tensors_find(PyObject *module, PyObject *args);
+
+/* Write the address of each tensor of a tuple to its place, an address in memory that the caller owns; a place that is
+ * 0 and a tensor that is None are left out. False with an exception set. */
+bool tensors_write(const uint64_t *places, Py_ssize_t count, PyObject *tensors);
 
 #endif

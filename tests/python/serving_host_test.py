@@ -18,7 +18,7 @@ try:
 except ImportError:
     torch = None
 else:
-    from kjit import _native_part, _serving, _torch, flash_attn, flash_attn_interface
+    from kjit import _serving, _torch, flash_attn, flash_attn_interface
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
 HEADS, HEADS_KV, SIZE, PAGE = 32, 8, 128, 16
@@ -158,21 +158,6 @@ class Host(OnFakeDevice):
             for _ in range(2):
                 other()
             self.assertEqual(len(_serving._calls.known), known + count + 1, count)
-
-    def test_signature__in_c_is_that_in_python(self):
-        if _native_part.native is None:
-            self.skipTest(_native_part.MISSING)
-        tensors = memory(4, 8), memory(2, 3)[:, 1:], None, memory(1), ints(1, 2), None
-        of_c = _native_part.native.signature(("head", 3), tensors)
-        self.assertEqual(of_c, _serving._signature_in_python(("head", 3), tensors))
-        places = (ctypes.c_uint64 * 6)()
-        at = tuple(0 if t is None else ctypes.addressof(places) + 8 * i for i, t in enumerate(tensors))
-        _native_part.native.write_addresses(at, tensors)
-        self.assertEqual(list(places), [0 if t is None else t.data_ptr() for t in tensors])
-        with self.assertRaisesRegex(ValueError, "of one length"):
-            _native_part.native.write_addresses(at[1:], tensors)
-        with self.assertRaises(AttributeError):
-            _native_part.native.signature((), (1,))
 
     def test_append__is_overlapped_by_what_attends(self):
         """Attention is a programmatic dependent of the append pass in front of it, and of nothing else."""

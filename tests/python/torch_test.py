@@ -112,6 +112,17 @@ class Calls(OnFakeDevice):
         kjit.attention(q, k, v).sum().backward()
         self.assertEqual([t.grad.shape for t in (q, k, v)], [t.shape for t in (q, k, v)])
 
+    def test_gradients__that_fail_raise_what_went_wrong(self):
+        def fails(*given):
+            given[-1]._obj.status, given[-1]._obj.message = 1, b"this is what went wrong"
+            return 1
+
+        q, k, v = (tensor.requires_grad_() for tensor in problem())
+        out = kjit.attention(q, k, v)
+        with mock.patch.object(sys.modules["kjit._backward"], "_backward", fails):
+            with self.assertRaisesRegex(kjit.Error, "this is what went wrong"):
+                out.sum().backward()
+
     def test_gradients__of_a_large_batch_are_several_calls(self):
         q, k, v = (tensor.requires_grad_() for tensor in problem(batch=3, head_dim=8))
         with mock.patch.object(_torch_backward(), "_BATCH_MAX", 2):

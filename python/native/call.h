@@ -1,0 +1,12 @@
+/* A prepared call of the library on tensors. */
+#ifndef KJIT_NATIVE_CALL_H
+#define KJIT_NATIVE_CALL_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03090000
+#include <Python.h>
+
+/* The type Call, a new reference: see call_new() in call.c. NULL with an exception set. */
+PyObject *call_type(void);
+
+#endif
