@@ -239,6 +239,9 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
                                    .packed = config->packed,
                                    .heads_per_kv = (int)tiles.heads_per_kv,
                                    .key_rows = config->tile_n,
+                                   .parts = SM90_HAS_PARTS(config->packed, config->consumers, config->tile_n)
+                                                ? config->consumers
+                                                : 0,
                                    .batch = (uint32_t)problem->batch};
 }
 
