@@ -133,7 +133,8 @@ struct Tile {
                                       piece.k1);
   }
 
-  // A block's state for the queries from `first_query` on, of which `finding` is; keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
+  // A block's state for the queries from `first_query` on, of which `finding` is. Keys beyond the last one, and those
+  // beyond the diagonal, are cut off in partial blocks alone.
   __device__ int state(int block, int finding, int first_query) const {
     const int found = state_of(finding);
     const bool cut = (block + 1) * p.key_rows > p.variant.arguments.seq_kv ||

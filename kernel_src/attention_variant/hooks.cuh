@@ -203,9 +203,9 @@ KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_
     }
 }
 
-// Decide for a thread's two rows whose every key is judged by itself. Both rows are judged together, and 32 keys of each
-// in straight code, so that loads of the mask's tensors wait for each other rarely, what depends on the key alone is
-// computed once, and each bit has a constant place.
+// Decide for a thread's two rows whose every key is judged by itself. Both rows are judged together, and 32 keys of
+// each in straight code, so that loads of the mask's tensors wait for each other rarely, what depends on the key alone
+// is computed once, and each bit has a constant place.
 template <int kColumns8>
 KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
                             int first_key, int lane) {

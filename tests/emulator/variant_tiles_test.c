@@ -53,7 +53,8 @@ static void test_variant_tiles__bounds_without_room_are_right(void **state) {
   run_case(state, "two_sided", 3);
 }
 
-/* Lists that tell for each consumer's rows: of two and three consumers, and of three whose tile of keys is too small. */
+/* Lists that tell for each consumer's rows: of two and three consumers. Three with 48 keys in a step have lists that
+ * tell for the tile alone. */
 static void test_variant_tiles__lists_with_parts_are_right(void **state) {
   static const int parted[][5] = {{2, 64, 2, 1, 1}, {3, 80, 2, 2, 0}, {3, 48, 2, 2, 0}};
   static const char *const names[] = {"document", "causal_document", "blocks_48", "blocks_document"};
