@@ -21,4 +21,8 @@ enum {
   SM90_STATISTICS = 4        /* floats of a row of a partial result beside O: two pairs of maximum and sum */
 };
 
+/* Lists of a variant's key blocks tell for each consumer's 64 queries whether they see a block. Then an entry is up to
+ * 2 * 4^consumers times a block's number, which 32 bits hold for every length where the rule below is kept. */
+#define SM90_HAS_PARTS(packed, consumers, key_rows) ((packed) == 1 && 1 << 2 * (consumers) <= (key_rows))
+
 #endif

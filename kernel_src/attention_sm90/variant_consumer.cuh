@@ -35,7 +35,7 @@ struct VariantConsumer : Consumer {
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
   BoundRing bounds;               // the slot of the next tile's, with kPlannedBounds
   bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
-  int entry = 0;                  // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
+  uint32_t entry = 0;             // of the step's key block: 2 * (its entry in the walk) + (the tile's last)
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
       : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
@@ -82,8 +82,10 @@ private:
     if (kKeyReleases == 1 || lane == 0) read = ld_shared_4(at.entry(keys.slot));
     entry = broadcast_from_lane_0(read);
   }
-  KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
-  KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
+  KJIT_DEVICE int first_key() const { return (int)(entry / (2 * kEntryStates)) * cfg::kKeyRows; }
+  KJIT_DEVICE bool is_full() const { return entry >> (kParted ? 2 + 2 * consumer : 1) & 1; }
+  // It is known that no row of this consumer sees a key of the block.
+  KJIT_DEVICE bool is_empty() const { return kParted && (entry >> (1 + 2 * consumer) & 3) == 0; }
   KJIT_DEVICE bool is_last() const { return entry % 2; }
 
   // Judge a block key by key, before its products are issued.
@@ -178,10 +180,17 @@ private:
     }
   }
   KJIT_DEVICE void decide(const Tile &tile, Keep (&keep)[2]) const {
-    if constexpr (variant::kJudged)
+    if constexpr (variant::kJudged) {
+      if (is_empty()) {
+#pragma unroll
+        for (int w = 0; w < Keep::kWords; w++)
+          keep[0].word[w] = keep[1].word[w] = 0;
+        return;
+      }
       judge(tile, keep);
-    else
+    } else {
       compare(tile, keep);
+    }
   }
 
   KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {

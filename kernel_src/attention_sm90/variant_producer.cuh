@@ -144,19 +144,26 @@ struct VariantProducer : Producer {
   }
 
 private:
+  // The entry of the tile's i-th block. Without a list every block is judged by all consumers.
+  KJIT_DEVICE int entry_of(const variant::BlockWalk &walk, int i) const {
+    const int entry = walk.entry(i);
+    if (!kParted || walk.first_entry >= 0) return entry;
+    return entry / 2 * kEntryStates + kPartialStates;
+  }
+
   KJIT_DEVICE void load_tile_blocks(const Tile &tile, variant::BlockWalk &walk) {
     load_query(tile);
     const int ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, walk.position);
-    int entry = walk.entry(walk.position);
+    int entry = entry_of(walk, walk.position);
     for (int i = walk.position; i < walk.count; i++) {
       if (i == ask_at) mbarrier_arrive(at.plan_empty());
       const bool is_last = i + 1 == walk.count;
-      const int after = is_last ? 0 : walk.entry(i + 1);
+      const int after = is_last ? 0 : entry_of(walk, i + 1);
       mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
-      st_shared_4(at.entry(keys.slot), 2 * entry + is_last); // ordered by the arrival
-      load_keys(tile, entry / 2);
+      st_shared_4(at.entry(keys.slot), 2u * entry + is_last); // ordered by the arrival
+      load_keys(tile, entry / kEntryStates);
       if (pending >= 0) load_values(pending_tile, pending);
-      pending = entry / 2;
+      pending = entry / kEntryStates;
       pending_tile = tile;
       entry = after;
     }

@@ -10,6 +10,11 @@ constexpr bool kKeepsBounds = !variant::kJudged && variant::kMasked && variant::
 // The planner evaluates them anyway, so it leaves them in shared memory, where there is room. Otherwise each consumer
 // would compute its own between two tiles, when no product of it is in flight.
 constexpr bool kPlannedBounds = kKeepsBounds && shared::kHasBounds;
+// A block's entry in a list tells its state for each consumer's rows, by two bits, so that a consumer judges no block
+// of which its own rows see all or nothing. An entry is block * kEntryStates + states.
+constexpr bool kParted = variant::kListed && SM90_HAS_PARTS(cfg::kPackGqa, cfg::kConsumers, cfg::kKeyRows);
+constexpr int kEntryStates = kParted ? 1 << 2 * cfg::kConsumers : 2;
+constexpr int kPartialStates = 0x15 % kEntryStates; // every consumer's rows see the block in part
 // Which slot of that memory a tile's bounds are in.
 using BoundRing = Ring<shared::kBoundSlots>;
 

@@ -33,8 +33,9 @@ enum {
   kSmallGroup = 16,    // lanes that share a block of few pieces
 };
 
-// What was found of a block: some pair is seen, some is not; the mask has to be asked.
-enum { kSeen = 1, kUnseen = 2, kUnknown = 4 };
+// What was found of a block: some pair is seen, some is not, by two bits for each part of the tile's queries, of which
+// there are at most three; the mask has to be asked.
+enum { kSeen = 1, kUnseen = 2, kEveryPart = 1 + 4 + 16, kUnknown = 64 };
 
 // Sides that are larger than this are computed again for each piece, as is what the map cuts into other pieces.
 constexpr bool kKept = !variant::kMapped && sizeof(kjit_variant_keys) <= 32 && sizeof(kjit_variant_queries) <= 256;
@@ -113,14 +114,14 @@ struct Tile {
 
   // What is known of a block without its mask.
   __device__ int first_finding(int block) const {
-    if (block < 0) return kUnseen;
+    if (block < 0) return kUnseen * kEveryPart;
     const Area area = area_of(block);
-    if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen;
+    if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen * kEveryPart;
     if constexpr (!variant::kMapped) return kUnknown;
     int sum = 0;
     for (int i = 0; i < heads(); i++)
       sum |= mapped_finding(p.variant, batch, first_head() + i, area, false);
-    return sum & kUnknown ? (int)kUnknown : sum;
+    return sum & kUnknown ? (int)kUnknown : sum * kEveryPart;
   }
 
   // A piece's state.
@@ -132,12 +133,27 @@ struct Tile {
                                       piece.k1);
   }
 
-  // A block's state; keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
-  __device__ int state(int block, int finding) const {
+  // A block's state for the queries from `first_query` on, of which `finding` is. Keys beyond the last one, and those
+  // beyond the diagonal, are cut off in partial blocks alone.
+  __device__ int state(int block, int finding, int first_query) const {
     const int found = state_of(finding);
-    const bool cut =
-        (block + 1) * p.key_rows > p.variant.arguments.seq_kv || (p.causal && area_of(block).k1 > q0 + shift());
+    const bool cut = (block + 1) * p.key_rows > p.variant.arguments.seq_kv ||
+                     (p.causal && area_of(block).k1 > first_query + shift());
     return found == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : found;
+  }
+
+  // A block's entry; -1: no row sees a key of it.
+  __device__ int entry(int block, int finding) const {
+    if (block < 0) return -1;
+    if (p.parts == 0) {
+      const int whole = state(block, finding, q0);
+      return whole == VARIANT_EMPTY ? -1 : 2 * block + (whole == VARIANT_FULL);
+    }
+    int states = 0;
+    for (int part = 0; part < p.parts; part++)
+      if (q0 + part * kPieceQueries < q1)
+        states |= state(block, finding >> 2 * part, q0 + part * kPieceQueries) << 2 * part;
+    return states == 0 ? -1 : (block << 2 * p.parts) + states;
   }
 };
 
@@ -170,12 +186,12 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
   }
   // A group of lanes has a block, each lane some of its pieces.
   const int pieces = of_keys * of_queries, lanes = pieces <= kSmallGroup ? (int)kSmallGroup : kLanesPerWarp;
-  const int lane = threadIdx.x % kLanesPerWarp, groups = LIST_THREADS / lanes;
+  const int groups = LIST_THREADS / lanes;
   for (int round = 0; round < blocks; round += groups) {
     const int at = round + (int)threadIdx.x / lanes;
     const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
     if (!__any_sync(0xffffffffu, asked)) continue;
-    bool seen = false, unseen = false;
+    int found = 0;
     for (int i = threadIdx.x % lanes; asked && i < pieces; i += lanes) {
       Area piece;
       tile.keys_of(tile.area_of(last - first - at), i % of_keys, piece.k0, piece.k1);
@@ -183,13 +199,13 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
       if (piece.k0 >= piece.k1) continue;
       const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
                                          shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
-      seen |= state != VARIANT_EMPTY;
-      unseen |= state != VARIANT_FULL;
+      found |= ((state != VARIANT_EMPTY ? kSeen : 0) | (state != VARIANT_FULL ? kUnseen : 0))
+               << (tile.p.parts > 0 ? 2 * (i / of_keys) : 0);
     }
-    const uint32_t group = lanes == kLanesPerWarp ? ~0u : ((1u << kSmallGroup) - 1) << (lane & ~(kSmallGroup - 1));
-    const uint32_t found = __ballot_sync(0xffffffffu, seen), missed = __ballot_sync(0xffffffffu, unseen);
-    if (asked && threadIdx.x % lanes == 0)
-      shared.findings[first + at] |= (found & group ? kSeen : 0) | (missed & group ? kUnseen : 0);
+#pragma unroll 1
+    for (int apart = lanes / 2; apart > 0; apart /= 2)
+      found |= __shfl_xor_sync(0xffffffffu, found, apart);
+    if (asked && threadIdx.x % lanes == 0) shared.findings[first + at] |= found;
   }
   __syncthreads(); // the findings are there, and nobody reads the sides any more
 }
@@ -219,10 +235,9 @@ __launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant_
     if (threadIdx.x < kLanesPerWarp) {
       for (int first = 0; first < round; first += kLanesPerWarp) {
         const int block = last - first - lane;
-        const int state = block < 0 ? (int)VARIANT_EMPTY : tile.state(block, shared.findings[first + lane]);
-        const uint32_t found = __ballot_sync(0xffffffffu, state != VARIANT_EMPTY);
-        if (state != VARIANT_EMPTY)
-          entries[count + __popc(found & ((1u << lane) - 1))] = 2 * block + (state == VARIANT_FULL);
+        const int entry = tile.entry(block, shared.findings[first + lane]);
+        const uint32_t found = __ballot_sync(0xffffffffu, entry >= 0);
+        if (entry >= 0) entries[count + __popc(found & ((1u << lane) - 1))] = entry;
         count += __popc(found);
       }
     }

@@ -203,32 +203,23 @@ KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_
     }
 }
 
-// Decide for a thread's two rows whose every key is judged by itself. Both rows are judged in the same turn of the
-// loop, and up to 16 keys of each, so that loads of the mask's tensors wait for each other rarely, and what depends on
-// the key alone is computed once.
+// Decide for a thread's two rows whose every key is judged by itself. Both rows are judged together, and 32 keys of
+// each in straight code, so that loads of the mask's tensors wait for each other rarely, what depends on the key alone
+// is computed once, and each bit has a constant place.
 template <int kColumns8>
 KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
                             int first_key, int lane) {
-  constexpr int kBits = KeepWords<kColumns8>::kBits, kFirstBits = kBits < 32 ? kBits : 32;
-  constexpr int kTurns = ceil_div(kFirstBits, 16), kAtOnce = 2 * ceil_div(kFirstBits / 2, kTurns); // even turns
   // The compiler is told that keys are not negative, so that it need not check whether an index is.
   const int first = (first_key + lane % 4 * 2) & kManyKeys;
 #pragma unroll
   for (int w = 0; w < KeepWords<kColumns8>::kWords; w++) {
     uint32_t bits[2] = {0, 0};
-#pragma unroll 1
-    for (int bit = 0; bit < (kBits - 32 * w < 32 ? kBits - 32 * w : 32); bit += kAtOnce) {
-      uint32_t turn[2] = {0, 0}; // at places that are constants, so that each bit is one selection
 #pragma unroll
-      for (int i = 0; i < kAtOnce; i++) {
-        const int key = first + w * 128 + bit * 4 + i / 2 * 8 + i % 2;
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-          turn[r] |= sees(v, rows[r], key) ? 1u << i : 0;
-      }
+    for (int i = 0; i < 32; i++) {
+      if (32 * w + i >= KeepWords<kColumns8>::kBits) break;
 #pragma unroll
       for (int r = 0; r < 2; r++)
-        bits[r] |= turn[r] << bit;
+        bits[r] |= sees(v, rows[r], first + w * 128 + i / 2 * 8 + i % 2) ? 1u << i : 0;
     }
 #pragma unroll
     for (int r = 0; r < 2; r++)

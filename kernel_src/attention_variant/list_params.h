@@ -22,7 +22,7 @@ struct attention_block_list_params {
   int group;        /* query heads that share a key head                                                 */
   int key_rows;     /* keys of a block                                                                   */
   int causal;       /* 1: query i sees no key beyond i + seq_kv - seq_q, besides what the mask says       */
-  int reserved;
+  int parts;        /* parts of 64 queries of a tile, whose states its entries tell; 0: the state of the tile alone */
 };
 
 /* Of attention_block_map, which turns lists of blocks, in the layout of PyTorch's BlockMask, into states. All tensors

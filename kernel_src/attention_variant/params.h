@@ -19,7 +19,9 @@ struct attention_block_map {
 
 /* The key blocks that each tile visits, from the last to the first: `counts[l]` entries from `entries + l * capacity`
  * on, where l = batch * batch_stride + head * head_stride + query tile. An entry is twice the block's number, plus one
- * when all of its keys are seen by all of the tile's rows. Every tile has at least one entry. */
+ * when all of its keys are seen by all of the tile's rows; or, where lists tell for each 64 queries, the block's number
+ * times 4^parts plus the state for each part, VARIANT_EMPTY to VARIANT_FULL times 4^part. Every tile has at least one
+ * entry. */
 struct attention_block_lists {
   int *counts; /* NULL: there are no lists, and every block is judged */
   int *entries;

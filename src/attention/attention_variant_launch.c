@@ -233,6 +233,7 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
       .packs = tiling->packed > 1 ? tiling->heads_per_kv : 1,
       .group = tiling->packed > 1 ? launch->params.arguments.heads_q / launch->params.arguments.heads_kv : 1,
       .key_rows = tiling->key_rows,
+      .parts = tiling->parts,
       .causal = args->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0};
   launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
                                                         .head_stride = by_head ? tiling->query_tiles : 0,

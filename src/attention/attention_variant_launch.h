@@ -18,6 +18,7 @@ struct attention_tiling {
   int packed;       /* query heads in a tile's rows */
   int heads_per_kv; /* heads, so counted, that share a key head */
   int key_rows;     /* keys of a block */
+  int parts;        /* of its queries: attention_block_list_params */
   uint32_t batch;
 };
 

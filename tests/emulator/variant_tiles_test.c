@@ -53,9 +53,23 @@ static void test_variant_tiles__bounds_without_room_are_right(void **state) {
   run_case(state, "two_sided", 3);
 }
 
+/* Lists that tell for each consumer's rows: of two and three consumers. Three with 48 keys in a step have lists that
+ * tell for the tile alone. */
+static void test_variant_tiles__lists_with_parts_are_right(void **state) {
+  static const int parted[][5] = {{2, 64, 2, 1, 1}, {3, 80, 2, 2, 0}, {3, 48, 2, 2, 0}};
+  static const char *const names[] = {"document", "causal_document", "blocks_48", "blocks_document"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+    for (size_t i = 0; i < sizeof parted / sizeof *parted; i++)
+      if ((n == 1 && i == 1) || emulator_mutation_step() == 1) failures += run(fixture, names[n], parted[i]);
+  assert_int_equal(0, failures);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
-                                     cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right)};
+                                     cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right),
+                                     cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("changes of tiles on the emulator", tests, emulator_setup, gpu_teardown);

@@ -233,13 +233,15 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
 static void tiling(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  *out = (struct attention_tiling){.query_tiles = (int)tiles.query_tiles,
-                                   .tile_queries = SM90_GROUP_ROWS * config->consumers / config->packed,
-                                   .heads = (int)tiles.heads,
-                                   .packed = config->packed,
-                                   .heads_per_kv = (int)tiles.heads_per_kv,
-                                   .key_rows = config->tile_n,
-                                   .batch = (uint32_t)problem->batch};
+  *out = (struct attention_tiling){
+      .query_tiles = (int)tiles.query_tiles,
+      .tile_queries = SM90_GROUP_ROWS * config->consumers / config->packed,
+      .heads = (int)tiles.heads,
+      .packed = config->packed,
+      .heads_per_kv = (int)tiles.heads_per_kv,
+      .key_rows = config->tile_n,
+      .parts = SM90_HAS_PARTS(config->packed, config->consumers, config->tile_n) ? config->consumers : 0,
+      .batch = (uint32_t)problem->batch};
 }
 
 static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
