@@ -82,6 +82,12 @@ static const struct mutation persistent_mutations[] = {
      "own_parity ^= 1;"},
 };
 
+/* Where the first part of each tile of sums is stored. */
+static const struct mutation storing_mutations[] = {
+    {"each part is stored", SUMMING, "if (atomicCAS(state, 0, 1) == 0) return true;", "return true;"},
+    {"nobody stores a first part, and no zeros were written", SUMMING, "if (cfg::kStores && first)", "if (false)"},
+};
+
 /* Where consumers split dk and dv. */
 #define SPLITTING "attention_backward_sm90/splitting.cuh"
 static const struct mutation splitting_mutations[] = {
@@ -133,6 +139,7 @@ static void assert_caught(void **state, const char *arch, int32_t sums, const st
       .sums = sums,
       .staggered = how->staggered,
       .persistent = how->persistent,
+      .stores = how->stores,
       .in_any_order = how->persistent};
   struct attention_data data;
   struct gradients gradients;
@@ -173,6 +180,11 @@ static void test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caug
                 sizeof persistent_mutations / sizeof *persistent_mutations);
 }
 
+static void test_attention_backward_sm90__mistakes_in_storing_first_parts_are_caught(void **state) {
+  const struct backward_case how = {.persistent = true, .stores = true};
+  assert_caught(state, NULL, 64, &how, 72, storing_mutations, sizeof storing_mutations / sizeof *storing_mutations);
+}
+
 static void test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught(void **state) {
   assert_caught(state, NULL, 0, &plain, 136, splitting_mutations,
                 sizeof splitting_mutations / sizeof *splitting_mutations);
@@ -196,6 +208,7 @@ int main(void) {
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_in_storing_first_parts_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught),
   };
   int failed = cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);
