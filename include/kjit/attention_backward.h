@@ -184,7 +184,8 @@ typedef struct kjit_flash_backward_config {
   X(pipelined, BOOL, "a step's sums run beside the next step's scores")                                                \
   X(direct, BOOL, "pass 7: dq is added to its sums from registers, not by the bulk copy engine; otherwise 0")          \
   X(staggered, BOOL, "pass 7: one consumer is half a step behind the other; 0 with head_dim above 128 and otherwise")  \
-  X(persistent, BOOL, "pass 7: a block stays for tile after tile, which it counts in device memory; otherwise 0")
+  X(persistent, BOOL, "pass 7: a block stays for tile after tile, which it counts in device memory; otherwise 0")      \
+  X(stores, BOOL, "pass 7, 8: the first part of each tile of sums is stored, so that no zeros are written; otherwise 0")
 
 /** One configuration of attention_backward_sm90, with a member for each of the family's kjit_config.values. */
 typedef struct kjit_attention_backward_sm90_config {

@@ -25,8 +25,8 @@
 #error "KJIT_direct is not defined: 0 or 1"
 #elif !defined(KJIT_staggered)
 #error "KJIT_staggered is not defined: 0 or 1"
-#elif !defined(KJIT_persistent)
-#error "KJIT_persistent is not defined: 0 or 1"
+#elif !defined(KJIT_persistent) || !defined(KJIT_stores)
+#error "KJIT_persistent or KJIT_stores is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -72,6 +72,7 @@ constexpr bool kPipelined = KJIT_pipelined;
 constexpr bool kDirect = KJIT_direct;
 constexpr bool kStaggered = KJIT_staggered;
 constexpr bool kPersistent = KJIT_persistent;
+constexpr bool kStores = KJIT_stores;
 
 // Three kernels together compute all gradients by five products a pair of tiles: delta and zeros (BACKWARD_SM90_BEGIN),
 // dk and dv with dq summed in fp32 in global memory (BACKWARD_SM90_SUM), dq from these sums (BACKWARD_SM90_END).

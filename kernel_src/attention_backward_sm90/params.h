@@ -29,7 +29,9 @@ struct attention_backward_sm90_params {
    * order of wgmma's accumulators (sums.cuh); and two counters for each such tile, by which key tiles take turns. */
   float *sums;
   int *turns;           /* pass 7: null where sums may be added in any order */
+  int *states;          /* pass 7 with `stores`, in any order: for each tile 0 untouched, 1 being stored, 2 there */
   int row_blocks;       /* tiles of a batch and head */
+  int zero_blocks;      /* pass 8 with `stores`: the first tiles, which no tile of keys may store */
   int section;          /* so many heads are worked on together: schedule.cuh */
   int *next_tile;       /* passes 7 and 8: how many tiles persistent blocks have taken; without turns but the first */
   unsigned int grid[3]; /* pass 7, persistent: tiles of a head, heads, batch entries */

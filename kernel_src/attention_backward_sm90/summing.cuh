@@ -84,7 +84,8 @@ private:
   KJIT_DEVICE void store_apart() {
     const uint32_t dk_tile = at.ds(0) + consumer * cfg::kStepBandBytes;
     const uint32_t dv_tile = cfg::kSumsRows ? at.ds(1) + consumer * cfg::kStepBandBytes : at.dq(consumer);
-    static_assert(cfg::kGroupValueBytes <= (cfg::kSumsRows ? cfg::kStepBandBytes : cfg::kDqBytes), "room for dv");
+    static_assert(!cfg::kPersistent || cfg::kGroupValueBytes <= (cfg::kSumsRows ? cfg::kStepBandBytes : cfg::kDqBytes),
+                  "room for dv");
     to_shared<cfg::kSumColumns, kDkStride>(dx, p.rest.scale, dk_tile);
     if constexpr (!cfg::kSumsRows) wait_for_dq(); // whose last part has been added
     to_shared<cfg::kSumValueColumns>(dv, 1.0f, dv_tile);
@@ -240,7 +241,7 @@ private:
 
   // This consumer's dS is written. The first time that lets consumer 1 begin, about half a step later than consumer 0.
   KJIT_DEVICE void pass_ds_on() {
-    __syncwarp(); // the lanes' writes are behind their fences before one lane says so
+    sync_warp(); // the lanes' writes are behind their fences before one lane says so
     release(at.ds_full(ds.slot));
     ds.advance();
     if (!has_before && consumer == 0) bar_arrive(kStart, kThreads);
@@ -301,7 +302,7 @@ private:
     for (int n = 0; n < kDq8; n++)
       st_shared_f32_x4(to + n * kThreadsPerWarpgroup * kChunkBytes, dq()[n][0], dq()[n][1], dq()[n][2], dq()[n][3]);
     fence_async_proxy();
-    __syncwarp(); // as above
+    sync_warp(); // as above
     release(at.dq_full(consumer));
   }
 };
@@ -315,23 +316,41 @@ struct Adder {
   int parity = 0;
 
   KJIT_DEVICE void run() {
+    if constexpr (cfg::kStores) griddepcontrol_wait(); // until pass 8 has set the states to 0
     work.for_each_step([&](int head, int step) {
       const Sums sums(p, work.batch, head);
       int *const turn = p.turns ? sums.turn(step, consumer) : nullptr;
+      int *const state = cfg::kStores && !turn ? sums.state(step, consumer) : nullptr;
+      const bool there = state && ld_acquire(state) == kThere;
       mbarrier_wait_parity(at.dq_full(consumer), parity);
       parity ^= 1;
-      if (turn) wait_for_turn(p, work, turn, step);
-      if (turn) fence_async_proxy_all();
-      bulk_reduce_add_f32(part_of(sums, step, consumer), at.dq(consumer), cfg::kDqBytes);
+      bool first = false;
+      if (turn) first = wait_for_turn(p, work, turn, step);
+      if (state && !there) first = claim(state);
+      if (turn || state) fence_async_proxy_all();
+      if (cfg::kStores && first)
+        bulk_store(part_of(sums, step, consumer), at.dq(consumer), cfg::kDqBytes);
+      else
+        bulk_reduce_add_f32(part_of(sums, step, consumer), at.dq(consumer), cfg::kDqBytes);
       cp_async_bulk_commit_group();
       cp_async_bulk_wait_group_read<0>();
       mbarrier_arrive(at.dq_empty(consumer));
-      if (turn) pass_on(turn);
+      if (turn || (state && first)) pass_on(turn ? turn : state);
     });
     cp_async_bulk_wait_group<0>();
   }
 
 private:
+  static constexpr int kThere = 2;
+
+  // Is this block the first at a tile of sums? Who is not waits until the first one's part has been stored.
+  KJIT_DEVICE static bool claim(int *state) {
+    if (atomicCAS(state, 0, 1) == 0) return true;
+    while (ld_acquire(state) != kThere)
+      __nanosleep(20);
+    return false;
+  }
+
   KJIT_DEVICE static void pass_on(int *turn) {
     cp_async_bulk_wait_group<0>();
     fence_async_proxy_all();

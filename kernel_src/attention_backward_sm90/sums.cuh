@@ -24,6 +24,7 @@ struct Sums {
 
   // The counter of a step's additions by one consumer.
   KJIT_DEVICE int *turn(int step, int consumer) const { return p.turns + (first + step) * 2 + consumer; }
+  KJIT_DEVICE int *state(int step, int consumer) const { return p.states + (first + step) * 2 + consumer; }
 
 private:
   KJIT_DEVICE static int heads(const attention_backward_sm90_params &p) {
@@ -33,11 +34,12 @@ private:
 
 // Tiles of keys take turns at a tile of queries: the first tile begins; in causal attention the last that meets the
 // queries does, because it is there first. Blocks start in this order, so that none waits for one that cannot start.
-KJIT_DEVICE void wait_for_turn(const attention_backward_sm90_params &p, const Work &work, const int *turn, int step) {
+KJIT_DEVICE bool wait_for_turn(const attention_backward_sm90_params &p, const Work &work, const int *turn, int step) {
   int mine = work.tile;
   if constexpr (cfg::kCausal) mine = (keys_seen(p.rest, (step + 1) * cfg::kStepRows - 1) - 1) / cfg::kOwnRows - mine;
   while (ld_acquire(turn) != mine)
     __nanosleep(20);
+  return mine == 0;
 }
 
 // Where a consumer's half of a step is summed.
@@ -70,7 +72,8 @@ struct BeginSums {
   KJIT_DEVICE void run() const {
     const Sums sums(p, blockIdx.z, blockIdx.y);
     char *const tile = sums.tile(blockIdx.x);
-    for (int i = threadIdx.x; i < cfg::kSumBytes / kChunkBytes; i += kThreadsPerWarpgroup)
+    for (int i = cfg::kStores && blockIdx.x >= p.zero_blocks ? cfg::kSumBytes : threadIdx.x;
+         i < cfg::kSumBytes / kChunkBytes; i += kThreadsPerWarpgroup)
       st_global_16(tile + i * kChunkBytes, Chunk{});
     if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x == 0) *p.next_tile = 0;
     if (threadIdx.x < 2) *sums.turn(blockIdx.x, threadIdx.x) = 0;

@@ -37,7 +37,7 @@ static const struct mutation sm90_mutations[] = {
      "mbarrier_wait_parity(at.value_full(values.slot), values.parity);", ";"},
     {"the tile in use is given back in place of the one before", CONSUMER,
      "wgmma_wait_group<0>();\\n    release_step(slot);", "wgmma_wait_group<0>();\\n    release_step(ring.slot);"},
-    {"statistics are given back while lanes read them", CONSUMER, "if constexpr (cfg::kOwnsKeys) __syncwarp();", ";"},
+    {"statistics are given back while lanes read them", CONSUMER, "if constexpr (cfg::kOwnsKeys) sync_warp();", ";"},
     {"TMA does not see the gradients", CONSUMER, "fence_async_proxy();", ";"},
     {"gradients are swizzled otherwise than TMA has it", CONSUMER, "^ (row % 8)) << 4", "^ (row % 4)) << 4"},
     {"dS is made of a dP that is still in flight", CONSUMER,
@@ -80,6 +80,12 @@ static const struct mutation persistent_mutations[] = {
     {"a tile is left out", PRODUCER, "0 : gridDim.x)", "0 : gridDim.x + 1)"},
     {"dQ of the tile before is multiplied again", SUMMING, "own_parity ^= 1;\\n      has_before = false;",
      "own_parity ^= 1;"},
+};
+
+/* Where the first part of each tile of sums is stored. */
+static const struct mutation storing_mutations[] = {
+    {"each part is stored", SUMMING, "if (atomicCAS(state, 0, 1) == 0) return true;", "return true;"},
+    {"nobody stores a first part, and no zeros were written", SUMMING, "if (cfg::kStores && first)", "if (false)"},
 };
 
 /* Where consumers split dk and dv. */
@@ -133,6 +139,7 @@ static void assert_caught(void **state, const char *arch, int32_t sums, const st
       .sums = sums,
       .staggered = how->staggered,
       .persistent = how->persistent,
+      .stores = how->stores,
       .in_any_order = how->persistent};
   struct attention_data data;
   struct gradients gradients;
@@ -173,6 +180,11 @@ static void test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caug
                 sizeof persistent_mutations / sizeof *persistent_mutations);
 }
 
+static void test_attention_backward_sm90__mistakes_in_storing_first_parts_are_caught(void **state) {
+  const struct backward_case how = {.persistent = true, .stores = true};
+  assert_caught(state, NULL, 64, &how, 72, storing_mutations, sizeof storing_mutations / sizeof *storing_mutations);
+}
+
 static void test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught(void **state) {
   assert_caught(state, NULL, 0, &plain, 136, splitting_mutations,
                 sizeof splitting_mutations / sizeof *splitting_mutations);
@@ -196,6 +208,7 @@ int main(void) {
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_in_storing_first_parts_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught),
   };
   int failed = cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);

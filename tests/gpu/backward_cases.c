@@ -35,7 +35,8 @@ static kjit_status take_sums(const struct backward_case *one, kjit_config *confi
         .pipelined = !one->serial,
         .direct = one->direct,
         .staggered = one->staggered,
-        .persistent = one->persistent};
+        .persistent = one->persistent,
+        .stores = one->stores};
     configs[*count] = (kjit_config){.family = kjit_family_find("attention_backward_sm90")};
     memcpy(configs[*count].values, &config, sizeof config);
     status = kjit_config_check(&configs[*count], "sm_90a", error);

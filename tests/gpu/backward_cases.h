@@ -13,6 +13,7 @@ struct backward_case {
   bool direct;       /* with sums: dq is added from registers */
   bool staggered;    /* with sums: consumers half a step apart */
   bool persistent;   /* with sums: blocks that stay for tile after tile */
+  bool stores;       /* with sums: the first part of each is stored */
   bool serial;       /* with sums: a step's scores are not issued in the step before */
   bool in_any_order; /* without KJIT_ATTENTION_DETERMINISTIC, so that the second run's bits may differ */
 };

@@ -12,7 +12,7 @@
 /* The kernels of a problem. With a tile: those that sum dq in device memory, with steps of so many queries; otherwise
  * the planner's, which at these lengths keep all sums in registers. */
 struct way {
-  int32_t tile, staggered, persistent;
+  int32_t tile, staggered, persistent, stores;
 };
 
 /* Each of the planner's kinds: dq summed in device memory with steps of 64 and 128 queries, half a step apart, by
@@ -22,17 +22,17 @@ static const struct {
   struct trial_problem problem;
   struct way way;
 } cases[] = {
-    {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 70, .seq_kv = 130, .head_dim = 64)}, {128, 1, 1}},
+    {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 70, .seq_kv = 130, .head_dim = 64)}, {128, 1, 1, 0}},
     {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 130, .seq_kv = 150, .head_dim = 24,
                           .flags = KJIT_ATTENTION_CAUSAL | KJIT_ATTENTION_DETERMINISTIC)},
-     {128, 0, 1}},
+     {128, 0, 1, 1}},
     {{.asked = PROBLEM_OF(.batch = 1, .heads_q = 2, .seq_q = 300, .seq_kv = 260, .head_dim = 40,
                           .flags = KJIT_ATTENTION_CAUSAL)},
-     {128, 1, 0}},
-    {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 70, .seq_kv = 130, .head_dim = 128)}, {64, 0, 1}},
+     {128, 1, 0, 0}},
+    {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 70, .seq_kv = 130, .head_dim = 128)}, {64, 0, 1, 1}},
     {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 130, .seq_kv = 140, .head_dim = 72, .head_dim_v = 40,
                           .flags = KJIT_ATTENTION_CAUSAL)},
-     {64, 0, 1}},
+     {64, 0, 1, 1}},
     {{.asked = PROBLEM_OF(.batch = 2, .heads_q = 4, .heads_kv = 2, .seq_q = 70, .seq_kv = 137, .head_dim = 128,
                           .flags = KJIT_ATTENTION_CAUSAL)},
      {0}},
@@ -62,7 +62,8 @@ static kjit_status make_configs(const kjit_attention_problem *asked, const struc
                                                         .value_stages = 2,
                                                         .pipelined = 1,
                                                         .staggered = way->staggered,
-                                                        .persistent = way->persistent};
+                                                        .persistent = way->persistent,
+                                                        .stores = way->stores};
     configs[i] = (kjit_config){.family = kjit_family_find("attention_backward_sm90")};
     memcpy(configs[i].values, &config, sizeof config);
     status = kjit_config_check(&configs[i], "sm_90a", error);

@@ -45,9 +45,9 @@ CONFIGS = (
     ("attention_short_sm90", "dtype=fp16,head_dim=64,head_dim_v=64,causal=1,tile_n=208,consumers=3,stages=3,"
      "q_buffers=2,blocks_per_sm=1", "sm_90a", 96),
     ("attention_backward_sm90", HEAD_128 + ",causal=0,pass=1,consumers=2,tile=64,stages=3,value_stages=3,"
-     "pipelined=1,direct=0,staggered=0,persistent=0", "sm_90a", 16),
+     "pipelined=1,direct=0,staggered=0,persistent=0,stores=0", "sm_90a", 16),
     ("attention_backward_sm90", HEAD_128 + ",causal=0,pass=6,consumers=2,tile=48,stages=3,value_stages=3,"
-     "pipelined=1,direct=0,staggered=0,persistent=0", "sm_90a", 16),
+     "pipelined=1,direct=0,staggered=0,persistent=0,stores=0", "sm_90a", 16),
     ("flash_backward", HEAD_128 + ",causal=0,pass=1,tile_m=128,tile_n=64,n_warps=8,stages=2", "sm_80", 16),
     ("flash_backward", HEAD_128 + ",causal=0,pass=6,tile_m=32,tile_n=128,n_warps=8,stages=2", "sm_80", 16),
     ("attention_serving", "pass=attend," + HEAD_128 +

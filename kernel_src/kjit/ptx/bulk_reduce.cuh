@@ -24,6 +24,13 @@ KJIT_DEVICE void bulk_reduce_add_f32(void *global, uint32_t shared, int bytes) {
                : "memory");
 }
 
+// The same as a copy: what was in global memory is written over.
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: cp.async.bulk"
+KJIT_DEVICE void bulk_store(void *global, uint32_t shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared), "r"(bytes)
+               : "memory");
+}
+
 // Four fp32 values into shared memory, 16-byte aligned, where the copy engine adds them from. Each thread by itself.
 // Accumulators of wgmma must go there as the floating-point values that they are: were their bits an integer anywhere,
 // the compiler would move them between registers while products are in flight, and ptxas serialise these (C7514).

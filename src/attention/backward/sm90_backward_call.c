@@ -120,6 +120,7 @@ static void place(struct backward_launch *launch, float *sums, int *turns) {
 
 static void place_without_turns(struct backward_launch *launch, float *sums, int *turns) {
   launch->params.sm90.next_tile = turns + launch->turns - 1;
+  launch->params.sm90.states = turns;
   launch->params.sm90.sums = sums;
 }
 
@@ -132,6 +133,11 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   const int64_t blocks = integer_divide_up(problem->seq_q, config->tile) * config->tile / BACKWARD_SM90_GROUP_ROWS;
   const size_t tiles = (size_t)(problem->batch * problem->heads_q * blocks);
   launch->params.sm90.row_blocks = (int)blocks;
+  const bool causal = problem->flags & KJIT_ATTENTION_CAUSAL;
+  const int64_t unseen = problem->seq_kv == 0                         ? problem->seq_q
+                         : causal && problem->seq_q > problem->seq_kv ? problem->seq_q - problem->seq_kv
+                                                                      : 0; /* queries that see no key */
+  launch->params.sm90.zero_blocks = (int)integer_divide_up(unseen, BACKWARD_SM90_GROUP_ROWS);
   launch->sum_bytes = tiles * (size_t)BACKWARD_SM90_SUM_BYTES(config->head_dim, config->tile);
   launch->turns = 2 * tiles + 1; /* and the counter of a persistent launch */
   const bool in_order = args->flags & KJIT_ATTENTION_DETERMINISTIC;

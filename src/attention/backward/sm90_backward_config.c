@@ -156,6 +156,7 @@ static kjit_status check_sums(const kjit_attention_backward_sm90_config *config,
   if (!rule_is_between(config->direct, 0, 1)) return rule_broken(error, "direct", config->direct, "0 or 1");
   if (!rule_is_between(config->staggered, 0, 1)) return rule_broken(error, "staggered", config->staggered, "0 or 1");
   if (!rule_is_between(config->persistent, 0, 1)) return rule_broken(error, "persistent", config->persistent, "0 or 1");
+  if (!rule_is_between(config->stores, 0, 1)) return rule_broken(error, "stores", config->stores, "0 or 1");
   const int32_t half = BACKWARD_SM90_GROUP_ROWS, whole = 2 * half, head_dim = config->head_dim;
   if (config->pass != BACKWARD_SM90_SUM && !is_around_sums(config)) return KJIT_OK;
   if (config->pass == BACKWARD_SM90_SUM && config->consumers != 2)
@@ -166,6 +167,8 @@ static kjit_status check_sums(const kjit_attention_backward_sm90_config *config,
     return rule_broken(error, "tile", config->tile, "64 with pass 7, 8 and 16 and head_dim above 128");
   if (config->tile == half && head_dim != 64 && (head_dim < half || (head_dim > whole && head_dim <= 192)))
     return rule_broken(error, "head_dim", head_dim, "64 to 128 or above 192 with pass 7, 8 and 16 and tile 64");
+  if (config->stores && config->pass == BACKWARD_SM90_SUM && config->direct)
+    return rule_broken(error, "stores", 1, "0 with direct");
   if (config->persistent && config->pass == BACKWARD_SM90_SUM &&
       (config->direct || shares(config) || config->head_dim_v > whole || (config->tile == half && head_dim <= half)))
     return rule_broken(error, "persistent", 1, "0 with direct, with tile 64 and head_dim up to 64, and above 128");
@@ -209,6 +212,7 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   if (config->pass != BACKWARD_SM90_SUM) config->direct = 0;
   if (config->pass != BACKWARD_SM90_SUM || shares(config)) config->staggered = 0;
   if (config->pass != BACKWARD_SM90_SUM) config->persistent = 0;
+  if (config->pass != BACKWARD_SM90_SUM && config->pass != BACKWARD_SM90_BEGIN) config->stores = 0;
   if (!is_around_sums(config)) return;
   config->causal = config->pipelined = config->direct = 0;
   config->consumers = config->stages = config->value_stages = 1;

@@ -11,8 +11,8 @@
 #include "family/config.h"
 
 /* How all gradients are computed: by seven products in registers, or by these kernels, with persistent blocks, with
- * consumers half a step apart, or with both. */
-enum way { SEVEN, PERSISTENT, STAGGERED, BOTH };
+ * consumers half a step apart, with both, or with persistent blocks that store the first part of each tile of sums. */
+enum way { SEVEN, PERSISTENT, STAGGERED, BOTH, STORING };
 
 /* The fastest way of an H200, by the larger head size, the order of addition (any, one), the mask (full, causal) and
  * the length. A length between two of these is taken as the one below it; shorter ones and larger head sizes take
@@ -22,13 +22,13 @@ static const struct {
   int32_t columns;
   enum way ways[2][2][LENGTHS]; /* 512, 1k, 2k, 4k, 8k, 16k */
 } table[] = {{64,
-              {{{BOTH, BOTH, STAGGERED, STAGGERED, STAGGERED, STAGGERED},
-                {PERSISTENT, PERSISTENT, BOTH, BOTH, STAGGERED, STAGGERED}},
-               {{SEVEN, SEVEN, SEVEN, SEVEN, SEVEN, STAGGERED},
-                {PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT, STAGGERED, STAGGERED}}}},
+              {{{STORING, BOTH, STAGGERED, STAGGERED, STAGGERED, STAGGERED},
+                {STORING, STORING, STORING, BOTH, STAGGERED, STAGGERED}},
+               {{STORING, SEVEN, SEVEN, SEVEN, SEVEN, STAGGERED},
+                {STORING, STORING, STORING, PERSISTENT, STAGGERED, STAGGERED}}}},
              {128,
               {{{PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT},
-                {SEVEN, PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT}},
+                {STORING, STORING, STORING, STORING, STORING, STORING}},
                {{SEVEN}}}}};
 _Static_assert(SEVEN == 0, "what the table leaves out");
 
@@ -79,7 +79,8 @@ bool sm90_backward_choose_sums(const kjit_attention_problem *problem, uint32_t g
                                                 .value_stages = 2,
                                                 .pipelined = 1,
                                                 .staggered = way == STAGGERED || way == BOTH,
-                                                .persistent = way == PERSISTENT || way == BOTH};
+                                                .persistent = way == PERSISTENT || way == BOTH || way == STORING,
+                                                .stores = way == STORING};
   for (out->count = 0; out->count < sizeof passes / sizeof *passes; out->count++) {
     int32_t *values = out->kernels[out->count].values;
     config.pass = passes[out->count];

@@ -30,6 +30,9 @@ template <typename Type, typename Value> inline Type atomicMax(Type *address, Va
   return emulator_atomic(address,
                          [&](Type old) { return old > static_cast<Type>(value) ? old : static_cast<Type>(value); });
 }
+template <typename Type, typename Value> inline Type atomicCAS(Type *address, Value expected, Value value) {
+  return emulator_atomic(address, [&](Type old) { return old == expected ? static_cast<Type>(value) : old; });
+}
 template <typename Type, typename Value> inline Type atomicExch(Type *address, Value value) {
   return emulator_atomic(address, [&](Type) { return static_cast<Type>(value); });
 }

@@ -80,7 +80,8 @@ struct TensorCopy {
   int asker; // loads: the thread, and its clock then
   uint32_t asked_at;
   uint64_t due; // loads: not before this step of the scheduler, unless nothing else can go on
-  bool adds;    // stores: fp32 values are added to what is there
+  bool is_row;  // stores: by cp.async.bulk or cp.reduce.async.bulk
+  bool adds;    // of these: fp32 values are added to what is there
 };
 
 struct Thread {

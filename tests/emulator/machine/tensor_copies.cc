@@ -181,9 +181,9 @@ void tensor_store(const void *map, unsigned shared, const int *coordinates, int 
   begin_store(block, prepare(shared, map, 0, coordinates, rank, what), what);
 }
 
-// cp.reduce.async.bulk, as a store of a tensor of one row that adds.
-void bulk_add(void *global, unsigned shared, unsigned bytes) {
-  static const char what[] = "cp.reduce.async.bulk";
+// cp.reduce.async.bulk and cp.async.bulk, as a store of a tensor of one row, which adds or not.
+void bulk_store(void *global, unsigned shared, unsigned bytes, bool adds) {
+  static const char what[] = "cp.async.bulk to global memory";
   constexpr unsigned kValueBytes = sizeof(float);
   if (bytes % kChunkBytes != 0 || bytes == 0 || bytes / kValueBytes > UINT16_MAX)
     fail("%s of %u bytes: must be a multiple of 16, and at most 262140 here", what, bytes);
@@ -196,7 +196,8 @@ void bulk_add(void *global, unsigned shared, unsigned bytes) {
   copy.map.size[0] = copy.map.box[0];
   copy.map.address = reinterpret_cast<uint64_t>(global);
   copy.shared = shared;
-  copy.adds = true;
+  copy.is_row = true;
+  copy.adds = adds;
   shared_at(block, shared, bytes, kChunkBytes, what);
   check_rows(copy, what);
   begin_store(block, copy, what);
@@ -207,21 +208,21 @@ void tensor_store_commit() {
   self().open_stores.clear();
 }
 
-void add_row(const Block &block, const TensorCopy &copy) {
+void store_row(const Block &block, const TensorCopy &copy) {
   const char *const from = block.shared + (copy.shared - block.shared_base);
   char *const to = row_of(copy, 0).start;
   for (size_t i = 0; i < copy.map.box[0]; i++) {
     float value, sum;
     memcpy(&value, from + i * sizeof value, sizeof value);
     memcpy(&sum, to + i * sizeof sum, sizeof sum);
-    sum += value;
+    sum = copy.adds ? sum + value : value;
     memcpy(to + i * sizeof sum, &sum, sizeof sum);
   }
 }
 
 void perform_store(Thread &thread, const TensorCopy &copy) {
-  if (copy.adds)
-    add_row(*thread.block, copy);
+  if (copy.is_row)
+    store_row(*thread.block, copy);
   else
     move_box(*thread.block, copy, false);
   for_box_chunks(*thread.block, copy, [&](uint32_t address, Chunk &chunk) {
@@ -288,7 +289,7 @@ bool deliver_load(Block &block, bool idle) {
 void fill_tensor_copies(emulator_device_api *device) {
   device->tensor_load = tensor_load;
   device->tensor_store = tensor_store;
-  device->bulk_add = bulk_add;
+  device->bulk_store = bulk_store;
   device->tensor_store_commit = tensor_store_commit;
   device->tensor_store_wait = tensor_store_wait;
   device->proxy_fence = proxy_fence;

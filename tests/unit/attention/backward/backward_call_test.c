@@ -92,7 +92,7 @@ static void parse(const char *family, const char *text, kjit_config *config) {
 
 #define SM90_CONFIG(head, pass)                                                                                        \
   "dtype=bf16,head_dim=" head ",head_dim_v=64,causal=0,pass=" pass                                                     \
-  ",consumers=2,tile=64,stages=2,value_stages=2,pipelined=0,direct=0,staggered=0,persistent=0"
+  ",consumers=2,tile=64,stages=2,value_stages=2,pipelined=0,direct=0,staggered=0,persistent=0,stores=0"
 
 static void expect_refused(struct fixture *f, const kjit_config *configs, size_t count, kjit_status status,
                            const char *message) {
@@ -133,7 +133,7 @@ static void test_attention_backward__configs_of_the_caller_are_launched(void **s
 
 #define SUM_CONFIG(pass, consumers, stages)                                                                            \
   "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,pass=" pass ",consumers=" consumers ",tile=128,stages=" stages        \
-  ",value_stages=" stages ",pipelined=0,direct=0,staggered=0,persistent=0"
+  ",value_stages=" stages ",pipelined=0,direct=0,staggered=0,persistent=0,stores=0"
 
 /* The three kernels that sum dq in memory that they share, in their order alone. */
 static void test_attention_backward__kernels_that_sum_dq_come_in_their_order(void **state) {

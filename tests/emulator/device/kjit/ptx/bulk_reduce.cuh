@@ -3,7 +3,15 @@
 #include <kjit/types.cuh>
 
 EMULATOR_PTX("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"){
-    static void run(void *global, unsigned shared, int bytes){emulator->bulk_add(global, shared, (unsigned)bytes);
+    static void run(void *global, unsigned shared,
+                    int bytes){emulator->bulk_store(global, shared, (unsigned)bytes, true);
+}
+}
+;
+
+EMULATOR_PTX("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"){
+    static void run(void *global, unsigned shared,
+                    int bytes){emulator->bulk_store(global, shared, (unsigned)bytes, false);
 }
 }
 ;
