@@ -127,7 +127,7 @@ protected:
   }
   // Give a tile of head_dim columns back, with the statistics beside it, which every lane has read.
   KJIT_DEVICE void release_step(int slot) const {
-    if constexpr (cfg::kOwnsKeys) sync_warp();
+    if constexpr (cfg::kOwnsKeys) __syncwarp();
     release(at.step_empty(slot));
   }
 

@@ -14,7 +14,6 @@
 // every warp of every consumer has arrived, being done with it. Of dS both are counted by the consumers' warps: full
 // when all have written their part, empty when the products of all that read it have ended.
 #pragma once
-#include <kjit/ptx/barrier.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ring.cuh>
@@ -125,14 +124,6 @@ private:
   }
 };
 
-// As __syncwarp(), by a barrier of this warp's own, because ptxas drops __syncwarp() where it finds that the warp has
-// converged. The order of the lanes' accesses to memory would then stand nowhere in the machine code, so that
-// compute-sanitizer racecheck reports one lane that gives memory away which all have read. Consumers' warps have the
-// last barriers up to 15, the producer's warp of statistics one before them; barriers below are Consumer's.
-KJIT_DEVICE void sync_warp() {
-  bar_sync(12 - 4 * cfg::kConsumers + (int)(threadIdx.x / kLanesPerWarp), kLanesPerWarp);
-}
-
 // The places of the tiles that a persistent block works on, as the roles read them behind the producer: tile, head,
 // batch entry, and whether there is one.
 struct Tiles {
@@ -142,7 +133,7 @@ struct Tiles {
   template <bool kAlone> KJIT_DEVICE Chunk next(const Layout &at) {
     mbarrier_wait_parity(at.tile_full(ring.slot), ring.parity);
     const Chunk place = ld_shared_16(at.tile_place(ring.slot));
-    if constexpr (!kAlone) sync_warp();
+    if constexpr (!kAlone) __syncwarp();
     if (kAlone || threadIdx.x % kLanesPerWarp == 0) mbarrier_arrive(at.tile_empty(ring.slot));
     ring.advance();
     return place;

@@ -241,7 +241,7 @@ private:
 
   // This consumer's dS is written. The first time that lets consumer 1 begin, about half a step later than consumer 0.
   KJIT_DEVICE void pass_ds_on() {
-    sync_warp(); // the lanes' writes are behind their fences before one lane says so
+    __syncwarp(); // the lanes' writes are behind their fences before one lane says so
     release(at.ds_full(ds.slot));
     ds.advance();
     if (!has_before && consumer == 0) bar_arrive(kStart, kThreads);
@@ -302,7 +302,7 @@ private:
     for (int n = 0; n < kDq8; n++)
       st_shared_f32_x4(to + n * kThreadsPerWarpgroup * kChunkBytes, dq()[n][0], dq()[n][1], dq()[n][2], dq()[n][3]);
     fence_async_proxy();
-    sync_warp(); // as above
+    __syncwarp(); // as above
     release(at.dq_full(consumer));
   }
 };

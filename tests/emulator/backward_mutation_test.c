@@ -37,7 +37,7 @@ static const struct mutation sm90_mutations[] = {
      "mbarrier_wait_parity(at.value_full(values.slot), values.parity);", ";"},
     {"the tile in use is given back in place of the one before", CONSUMER,
      "wgmma_wait_group<0>();\\n    release_step(slot);", "wgmma_wait_group<0>();\\n    release_step(ring.slot);"},
-    {"statistics are given back while lanes read them", CONSUMER, "if constexpr (cfg::kOwnsKeys) sync_warp();", ";"},
+    {"statistics are given back while lanes read them", CONSUMER, "if constexpr (cfg::kOwnsKeys) __syncwarp();", ";"},
     {"TMA does not see the gradients", CONSUMER, "fence_async_proxy();", ";"},
     {"gradients are swizzled otherwise than TMA has it", CONSUMER, "^ (row % 8)) << 4", "^ (row % 4)) << 4"},
     {"dS is made of a dP that is still in flight", CONSUMER,
