@@ -30,7 +30,10 @@ from .transformers_mask import Mask, Seen, mask_interface
 counts: Counter[str] = Counter()
 
 #: What a fallback by transformers' sdpa refuses or leaves out; the model's own eager function computes it.
-_EAGER_ONLY = ("softcap", "s_aux", "output_attentions")
+_EAGER_ONLY = ("softcap", "position_bias", "s_aux", "output_attentions")
+
+#: The names that register() was called with.
+_registered: set[str] = set()
 
 
 def _reason_against(mask: Any, dropout: float, options: dict[str, Any]) -> str:
@@ -166,6 +169,7 @@ def register(name: str = "kjit", fallback: Optional[str] = "sdpa") -> None:
     other = None if fallback is None else ALL_ATTENTION_FUNCTIONS[fallback]
     AttentionInterface.register(name, _forward_with(other))
     AttentionMaskInterface.register(name, mask_interface)
+    _registered.add(name)
 
 
 def use(model: PreTrainedModel, name: str = "kjit") -> PreTrainedModel:
@@ -173,17 +177,18 @@ def use(model: PreTrainedModel, name: str = "kjit") -> PreTrainedModel:
 
     This is model.set_attn_implementation(name) and what that leaves out: transformers 5.15 to 5.19 do not change the
     encoder and the decoder of T5 and its relatives, because these have copies of the model's config. Where a part
-    writes its attention out itself (T5 before 5.15), kjit computes that as kjit.enable(transformers=True) does, in the
-    whole process until kjit.disable(), and `counts` says how often. Raises ValueError where transformers does not know
-    `name`: call register() first. Not thread-safe: call it while nobody computes with the model.
+    writes its attention out itself (T5 before 5.15) and the name is one of register(), kjit computes that as
+    kjit.enable(transformers=True) does, in the whole process until kjit.disable(), and `counts` says how often. Other
+    names, "eager" and "sdpa" among them, are given to every part as well. Raises ValueError where transformers does not
+    know `name`: call register() first. Not thread-safe: call it while nobody computes with the model.
     """
-    if name not in ALL_ATTENTION_FUNCTIONS.valid_keys():
+    if name != "eager" and name not in ALL_ATTENTION_FUNCTIONS.valid_keys():
         raise ValueError(f"attention implementation {name!r}: unknown to transformers; call register({name!r}) first")
     model.set_attn_implementation(name)
     for part in model.modules():
         if not isinstance(part, PreTrainedModel):
             continue
-        if transformers_inline.is_inline(part.config):
+        if transformers_inline.is_inline(part.config) and name in _registered:
             transformers_inline.enable(counts)
         elif part.config._attn_implementation != name:
             part.set_attn_implementation(name)

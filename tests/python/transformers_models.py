@@ -80,12 +80,10 @@ def computed(model: Any) -> set[str]:
 
 
 def choose(model: Any, implementation: str) -> None:
+    """In every part of the model: some releases' set_attn_implementation() leaves copies of the config as they were."""
     from kjit import transformers_attention
 
-    if implementation == "kjit":
-        transformers_attention.use(model)
-    else:
-        model.set_attn_implementation(implementation)
+    transformers_attention.use(model, implementation)
 
 
 def make(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:

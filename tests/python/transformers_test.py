@@ -125,6 +125,16 @@ class Calls(WithTransformers):
         torch.testing.assert_close(out, exact)
         self.assertEqual(transformers_attention.counts, {"no kernel for this": 1})
 
+    def test_fallback__of_a_position_bias_is_the_models_own(self):
+        self.use(unsupported)
+        bias = torch.randn(1, 4, 8, 8)
+        own = types.SimpleNamespace(eager_attention_forward=lambda module, *tensors, **given: (given, None))
+        with mock.patch.dict(sys.modules, {types.SimpleNamespace.__module__: own}):
+            module = types.SimpleNamespace(is_causal=True, training=False)
+            tensors = (torch.randn(1, 4, 8, 16) for _ in range(3))
+            given, _ = AttentionInterface()["kjit"](module, *tensors, None, scaling=0.25, position_bias=bias)
+        self.assertIs(given["position_bias"], bias)
+
     def test_fallback__can_be_refused(self):
         self.use(unsupported)
         transformers_attention.register("kjit_alone", fallback=None)
@@ -295,13 +305,30 @@ class Models(WithTransformers):
             model(input_ids=tokens, decoder_input_ids=tokens[:, :5])
         return set(transformers_attention.counts), computed(model)
 
-    def test_use__reaches_every_part_of_a_model(self):
-        def top_only(model, implementation, **options):  # transformers 5.15 to 5.19 with T5
+    def top_only(self):
+        """set_attn_implementation() as transformers 5.15 to 5.19 have it: T5's parts have configs of their own."""
+
+        def change(model, implementation, **options):
             model.config._attn_implementation_internal = implementation
 
+        return mock.patch.object(PreTrainedModel, "set_attn_implementation", change)
+
+    def test_use__reaches_every_part_of_a_model(self):
         self.assertEqual(*self.forward_counts("t5"))
-        with mock.patch.object(PreTrainedModel, "set_attn_implementation", top_only):
+        with self.top_only():
             self.assertEqual(*self.forward_counts("t5"))
+
+    def test_use__of_eager_reaches_every_part_and_computes_nothing(self):
+        self.record()
+        model = make("umt5")
+        with self.top_only():
+            transformers_attention.use(model, "eager")
+        parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+        self.assertEqual({part.config._attn_implementation for part in parts}, {"eager"})
+        tokens = torch.randint(2, VOCABULARY, (2, PROMPT))
+        with torch.no_grad():
+            model(input_ids=tokens, decoder_input_ids=tokens[:, :5])
+        self.assertEqual(dict(transformers_attention.counts), {})
 
     def test_use__of_an_unknown_name_says_what_to_do(self):
         with self.assertRaisesRegex(ValueError, r"call register\('nobody'\) first"):
