@@ -20,7 +20,8 @@ enum {
   ROWS_OF_A_WARP = 16,     /* so many rows use the products that a tile makes in any case        */
   SLOW_BYTES_A_US = 25000, /* of a multiprocessor */
   LONG_KEYS = 512,         /* with slow memory: with so many steps of 128 keys of many tiles are best, */
-  NARROW_KEYS = 2048       /* and with so many heads of less than 64 columns are as wider ones */
+  NARROW_KEYS = 2048,      /* and with so many heads of less than 64 columns are as wider ones */
+  WIDE_COLUMNS = 128       /* more columns and more rows than half a tile are too much for one block of an SM */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -60,6 +61,13 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
   return rows > ROWS_OF_A_WARP && fills;
 }
 
+/* Four warps are all that an SM then holds, and each of them reads K and V of a step from shared memory for its own 16
+ * rows. On an H200, here and by attention_sm90: 58 rows of 7 heads over 62,245 keys of 192 columns 171 and 126 us, 64
+ * rows of 20 heads over 383 keys of 152 columns 31 and 12, and no shape tried was slower there. */
+static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t rows) {
+  return rows > FEW_ROWS / 2 && integer_max(problem->head_dim, problem->head_dim_v) > WIDE_COLUMNS;
+}
+
 static kjit_status check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
   const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
@@ -70,11 +78,13 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
   const bool has_many =
       problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
   const int64_t least = has_many && rows < ROWS_OF_A_WARP ? LEAST_OF_MANY : LEAST_KEYS;
-  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_many_rows_of_many_heads(problem, rows, card))
+  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_wide_for_many_rows(problem, rows) &&
+      !is_many_rows_of_many_heads(problem, rows, card))
     return decode_check_problem(problem, error);
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld and seq_kv %lld: attention_decode_sm90 is for at most 64 query rows of a key head "
-                   "over at least 256 keys, and for fewer than 16 where key heads fill the card",
+                   "over at least 256 keys, at most 32 of more than 128 columns, and for fewer than 16 where key heads "
+                   "fill the card",
                    (long long)problem->seq_q, (long long)problem->seq_kv);
 }
 
@@ -115,7 +125,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
     int32_t least_columns, columns, least_rows, rows, tile_n, blocks_per_sm, percent;
   } tiles[] = {{1, 64, 1, 64, 128, 3, 100},   {1, 64, 1, 64, 128, 2, 100},    {1, 64, 1, 16, 64, 4, 105},
                {65, 128, 1, 16, 64, 3, 96},   {65, 128, 1, 16, 64, 2, 100},   {65, 128, 1, 64, 128, 1, 103},
-               {129, 160, 1, 16, 48, 1, 100}, {129, 192, 17, 64, 96, 1, 100}, {129, 256, 1, 64, 64, 1, 104}};
+               {129, 160, 1, 16, 48, 1, 100}, {129, 192, 17, 32, 96, 1, 100}, {129, 256, 1, 32, 64, 1, 104}};
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;

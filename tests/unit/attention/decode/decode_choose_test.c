@@ -39,7 +39,7 @@ static void test_decode_choose__few_rows_over_many_keys_are_its_own(void **state
 static void test_decode_choose__configs_of_every_head_size_are_legal(void **state) {
   (void)state;
   for (int64_t columns = 8; columns <= 256; columns += 8)
-    for (int64_t group = 1; group <= 64; group *= 4) {
+    for (int64_t group = 1; group <= (columns > 128 ? 16 : 64); group *= 4) {
       kjit_attention_decode_sm90_config config;
       kjit_error error;
       const kjit_attention_problem problem = problem_of(1, group, 1, 1, 4096, columns);
@@ -116,6 +116,16 @@ static void test_decode_plan__takes_as_long_as_the_cards_memory(void **state) {
   assert_in_range(there * 100 / here, 135, 150);
 }
 
+static void test_decode_choose__more_than_half_a_tile_of_wide_rows_is_not_its_own(void **state) {
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem half = problem_of(7, 1, 1, 32, 62245, 192), more = problem_of(7, 1, 1, 33, 62245, 192),
+                               narrow = problem_of(7, 1, 1, 33, 62245, 128);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&half, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&more, &config));
+  assert_int_equal(KJIT_OK, choose(&narrow, &config));
+}
+
 static void test_decode_choose__rows_of_many_heads_are_not_its_own(void **state) {
   kjit_attention_decode_sm90_config config;
   const kjit_attention_problem many = problem_of(60, 32, 32, 61, 307, 128), few = problem_of(1, 32, 32, 61, 307, 128),
@@ -181,6 +191,7 @@ int main(void) {
       cmocka_unit_test(test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty),
       cmocka_unit_test(test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks),
       cmocka_unit_test(test_decode_plan__takes_as_long_as_the_cards_memory),
+      cmocka_unit_test(test_decode_choose__more_than_half_a_tile_of_wide_rows_is_not_its_own),
       cmocka_unit_test(test_decode_choose__rows_of_many_heads_are_not_its_own),
       cmocka_unit_test(test_decode_choose__slow_memory_wants_few_bytes_on_their_way),
       cmocka_unit_test(test_decode_choose__lines_are_shared_where_memory_is_slow),
