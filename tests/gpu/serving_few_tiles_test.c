@@ -1,11 +1,10 @@
 /* Simple decoding calls with few tiles beside float64, which attention_serving_sm90 computes on Hopper by the kernel
  * with one_part: equal and different lengths, all numbers of rows, head sizes, pages, appended keys. Each case runs
- * twice: the same bits both times. Runs on a GPU, and on the emulator. */
-#include <stdio.h>
+ * several times: the same bits each time. Runs on a GPU, and on the emulator. */
 #include <stdlib.h>
 
 #include "gpu_fixture.h"
-#include "serving_trial.h"
+#include "serving_run.h"
 #include "support/test.h"
 
 #ifdef KJIT_ON_EMULATOR
@@ -13,6 +12,7 @@
 
 /* So many that a batch of some sequences gets four blocks of threads for each tile. */
 #define MULTIPROCESSORS 12
+#define teardown        gpu_teardown
 
 static int setup(void **state) {
   emulator_choose();
@@ -22,43 +22,9 @@ static int setup(void **state) {
 }
 #else
 #define MULTIPROCESSORS 132
-#define setup           gpu_setup
+#define setup           NULL
+#define teardown        NULL
 #endif
-
-static bool run_case(struct gpu_fixture *fixture, const struct serving_case *c) {
-  struct serving_trial trial;
-  kjit_error error = {0};
-  char text[SERVING_TEXT_MAX] = "", what[SERVING_TEXT_MAX];
-  uint64_t digests[2] = {0};
-  bool right = true;
-  assert_status(KJIT_OK, serving_trial_create(&trial, fixture->runtime, &fixture->card, c, &error), &error);
-  for (int run = 0; run < 2 && right; run++) {
-    kjit_status status = serving_trial_reset(&trial, &error);
-    if (status == KJIT_OK) status = serving_trial_enqueue(&trial, fixture->card.stream, &error);
-    if (status == KJIT_OK) status = card_synchronize(&fixture->card, fixture->card.stream, &error);
-    right = status == KJIT_OK && serving_trial_judge(&trial, text, &error);
-    if (right) digests[run] = serving_trial_digest(&trial, &error);
-  }
-  if (right && digests[0] != digests[1]) {
-    right = false;
-    snprintf(text, sizeof text, "the second run has other bits than the first");
-  }
-  if (!right) {
-    serving_case_print(c, what);
-    print_message("%s\n  %s %s\n", what, text, error.message);
-  }
-  serving_trial_destroy(&trial);
-  fixture->cases_run++;
-  return right;
-}
-
-static void expect_right(void **state, const struct serving_case *cases, size_t count) {
-  struct gpu_fixture *fixture = gpu_require(state);
-  size_t wrong = 0;
-  for (size_t i = 0; i < count; i++)
-    wrong += !run_case(fixture, &cases[i]);
-  if (wrong) fail_msg("%zu of %zu cases are wrong", wrong, count);
-}
 
 /* Paged, with a workspace of its own, so that what is left of counters by one launch is seen by the next. */
 static struct serving_case plain_case(int batch, const int *rows, const int *keys) {
@@ -79,7 +45,7 @@ static void test_serving_few_tiles__equal_lengths_are_right(void **state) {
     if (i % 2) cases[i].cache = SERVING_DENSE;
     cases[i].layout = (enum serving_layout)(i % 3);
   }
-  expect_right(state, cases, 6);
+  expect_every(state, cases, 6, 1);
 }
 
 static void test_serving_few_tiles__different_lengths_are_right(void **state) {
@@ -93,7 +59,7 @@ static void test_serving_few_tiles__different_lengths_are_right(void **state) {
     cases[i].causal = i % 2;
   }
   cases[5] = plain_case(1, (const int[]){1}, (const int[]){0});
-  expect_right(state, cases, 6);
+  expect_every(state, cases, 6, 1);
 }
 
 /* As many sequences as tiles may be, and as a warp has lanes on a GPU. */
@@ -107,7 +73,7 @@ static void test_serving_few_tiles__many_sequences_are_right(void **state) {
       cases[i].keys[b] = i ? 130 : 7 + b * 37;
     }
   }
-  expect_right(state, cases, 2);
+  expect_every(state, cases, 2, 1);
 }
 
 static void test_serving_few_tiles__all_numbers_of_rows_are_right(void **state) {
@@ -119,7 +85,7 @@ static void test_serving_few_tiles__all_numbers_of_rows_are_right(void **state) 
     cases[i].causal = i != 6;
     if (i == 6) cases[i].window_right = 2;
   }
-  expect_right(state, cases, 8);
+  expect_every(state, cases, 8, 1);
 }
 
 static void test_serving_few_tiles__head_sizes_are_right(void **state) {
@@ -131,7 +97,7 @@ static void test_serving_few_tiles__head_sizes_are_right(void **state) {
     cases[i].head_dim = sizes[i][0];
     cases[i].head_dim_v = sizes[i][1];
   }
-  expect_right(state, cases, 4);
+  expect_every(state, cases, 4, 1);
 }
 
 static void test_serving_few_tiles__appended_keys_are_right(void **state) {
@@ -143,7 +109,7 @@ static void test_serving_few_tiles__appended_keys_are_right(void **state) {
     if (i == 2) cases[i].cache = SERVING_DENSE;
   }
   cases[1].added[0] = cases[1].added[1] = 1;
-  expect_right(state, cases, 3);
+  expect_every(state, cases, 3, 1);
 }
 
 /* With few multiprocessors left there are fewer blocks of threads than tiles: another kernel takes the call. */
@@ -153,7 +119,7 @@ static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **
     cases[i] = plain_case(3, (const int[]){1, 1, 1}, (const int[]){300, 20, 90});
     cases[i].sm_margin = MULTIPROCESSORS - (i ? 8 : 1);
   }
-  expect_right(state, cases, 2);
+  expect_every(state, cases, 2, 1);
 }
 
 int main(void) {
@@ -167,5 +133,5 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
-  return cmocka_run_group_tests_name("serving attention of few tiles", tests, setup, gpu_teardown);
+  return cmocka_run_group_tests_name("serving attention of few tiles", tests, setup, teardown);
 }

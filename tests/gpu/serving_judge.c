@@ -203,13 +203,14 @@ kjit_status serving_trial_enqueue(struct serving_trial *trial, CUstream stream, 
 }
 
 uint64_t serving_trial_digest(struct serving_trial *trial, kjit_error *error) {
+  static const int written[] = {SERVING_O, SERVING_LSE, SERVING_CACHE};
   uint64_t digest = 0;
-  for (int which = SERVING_O; which <= SERVING_LSE; which++) {
-    const struct serving_memory *memory = &trial->memory[which];
+  for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+    const struct serving_memory *memory = &trial->memory[written[i]];
     uint16_t *read = malloc(memory->elements * 2 + 2);
     if (read && card_read(trial->card, read, memory->card.address, memory->elements * 2, error) == KJIT_OK)
-      for (size_t i = 0; i < memory->elements; i++)
-        digest = (digest ^ read[i]) * 0x100000001b3u;
+      for (size_t element = 0; element < memory->elements; element++)
+        digest = (digest ^ read[element]) * 0x100000001b3u;
     free(read);
   }
   return digest;

@@ -178,33 +178,30 @@ static void test_prefill_choose__what_no_family_computes_is_told_by_the_last(voi
   assert_contains(error.message, "head_dim is 300: attention_serving takes");
 }
 
-static void test_prefill_choose__configs_of_every_head_size_are_legal(void **state) {
+/* Every pair of head sizes has a legal config with pages of so many keys, which loads them by `loads`; -1: any way. */
+static void expect_legal_configs(int64_t page_size, int32_t loads) {
   struct serving_problem problem = large();
   struct serving_choice choice;
   kjit_error error;
-  (void)state;
   error_clear(&error);
+  problem.page_size = page_size;
   for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
     for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
       assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
       assert_true(choice.family == &prefill_serving_family);
+      if (loads >= 0) assert_int_equal(loads, prefill_config_view(choice.values)->loads);
       assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
     }
 }
 
-static void test_prefill_choose__configs_of_pages_of_one_key_are_legal(void **state) {
-  struct serving_problem problem = large();
-  struct serving_choice choice;
-  kjit_error error;
+static void test_prefill_choose__configs_of_every_head_size_are_legal(void **state) {
   (void)state;
-  error_clear(&error);
-  problem.page_size = 1;
-  for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
-    for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
-      assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
-      assert_int_equal(PREFILL_LOADS_ROWS, prefill_config_view(choice.values)->loads);
-      assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
-    }
+  expect_legal_configs(large().page_size, -1);
+}
+
+static void test_prefill_choose__configs_of_pages_of_one_key_are_legal(void **state) {
+  (void)state;
+  expect_legal_configs(1, PREFILL_LOADS_ROWS);
 }
 
 static void test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers(void **state) {
