@@ -102,11 +102,11 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 
 /* L2 fetches up to 128 bytes at a time, a row of a box. With 256 an H200 reads 4.16 instead of 4.46 TB/s, because the
  * other 128 bytes of a row of K or V are those of the next box, which is on its way already. Rows that are no whole
- * lines are fetched so too where few bytes are on their way: on an H100 72 columns take 150 us in place of 166, 88
- * columns 133 in place of 144, 32 columns 115 in place of 133. */
-static struct runtime_tensor describe(const kjit_tensor *tensor, const kjit_attention_decode_sm90_config *config) {
+ * lines are fetched so too where neighbouring heads share their lines. */
+static struct runtime_tensor describe(const kjit_tensor *tensor, const kjit_attention_decode_sm90_config *config,
+                                      bool shares_lines) {
   struct runtime_tensor box = tensor_box_describe(tensor, config->tile_n, KJIT_MAP_PROMOTION_128B);
-  if (decode_shares_lines(config)) box.promotion = KJIT_MAP_PROMOTION_128B;
+  if (shares_lines) box.promotion = KJIT_MAP_PROMOTION_128B;
   return box;
 }
 
@@ -121,9 +121,9 @@ static kjit_status check_strides(const char *name, const kjit_tensor *tensor, kj
 }
 
 static kjit_status get_maps(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
-                            const kjit_attention_decode_sm90_config *config,
+                            const kjit_attention_decode_sm90_config *config, bool shares_lines,
                             struct attention_decode_sm90_params *params, bool *is_again, kjit_error *error) {
-  const struct key key = {{describe(&args->k, config), describe(&args->v, config)}};
+  const struct key key = {{describe(&args->k, config, shares_lines), describe(&args->v, config, shares_lines)}};
   const bool found = recent_get(maps, &key, params);
   if (is_again) *is_again = found;
   if (found) return KJIT_OK;
@@ -190,11 +190,12 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   struct decode_call *call = user;
   const kjit_attention_decode_sm90_config *config = decode_config_view(launch->values);
   struct state *state = runtime_slot_get(runtime, &slot);
-  (void)device; /* the number of runs was decided with the config */
   if (!state) return error_no_memory(error);
-  const kjit_status status = get_maps(state->maps, runtime, args, config, &call->params, launch->is_again, error);
-  if (status != KJIT_OK) return status;
   const struct decode_tiles tiles = decode_tiles_of(problem, config);
+  const bool shares_lines = decode_shares_lines(&tiles, config, launch->parts, device->multiprocessors);
+  const kjit_status status =
+      get_maps(state->maps, runtime, args, config, shares_lines, &call->params, launch->is_again, error);
+  if (status != KJIT_OK) return status;
   call->kernel = launch->kernel;
   fill(args, problem, &tiles, &call->params);
   cut(call, state, &tiles, launch->parts, config);

@@ -9,16 +9,15 @@
 #include "family/config.h"
 
 enum {
-  KEY_STEP = 16,             /* wgmma's K: keys of one product with V */
-  MAX_KEYS = 256,            /* wgmma's N, and rows of a tensor map's box */
-  ROW_STEP = 16,             /* rows of a warp's accumulators */
-  MIN_STAGES = 2,            /* a block is loaded while another is used */
-  MAX_STAGES = 16,           /* more does not fit with any block worth having */
-  MAX_BLOCKS_PER_SM = 4,     /* with more a thread has fewer than 128 registers */
-  SHARED_BYTES = 232448,     /* of sm_90, per block after opting in: target.c */
-  SHARED_BYTES_SM = 233472,  /* of an SM of sm_90, all blocks together                 */
-  SYSTEM_BYTES = 1024,       /* that the driver takes of each block's               */
-  SHARED_LINES_BYTES = 93000 /* on their way to an SM; with 110,000 lines are fetched twice */
+  KEY_STEP = 16,            /* wgmma's K: keys of one product with V */
+  MAX_KEYS = 256,           /* wgmma's N, and rows of a tensor map's box */
+  ROW_STEP = 16,            /* rows of a warp's accumulators */
+  MIN_STAGES = 2,           /* a block is loaded while another is used */
+  MAX_STAGES = 16,          /* more does not fit with any block worth having */
+  MAX_BLOCKS_PER_SM = 4,    /* with more a thread has fewer than 128 registers */
+  SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
+  SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together                 */
+  SYSTEM_BYTES = 1024       /* that the driver takes of each block's               */
 };
 
 /* ---- Fields ---- */
@@ -57,11 +56,6 @@ uint32_t decode_registers(const kjit_attention_decode_sm90_config *config) {
   const uint32_t keys = (uint32_t)config->tile_n, columns = (uint32_t)config->head_dim;
   const uint32_t q = config->head_dim <= DECODE_REGISTER_HEAD_DIM ? (columns + 15) / 16 * 4 : 0;
   return q + (uint32_t)config->head_dim_v / 2 + keys / 2 + keys / 4;
-}
-
-bool decode_shares_lines(const kjit_attention_decode_sm90_config *config) {
-  const int32_t keys = config->blocks_per_sm * config->stages * config->tile_n;
-  return keys * (config->head_dim + config->head_dim_v) * 2 < SHARED_LINES_BYTES;
 }
 
 /* ---- Rules ---- */

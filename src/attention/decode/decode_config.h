@@ -20,10 +20,6 @@ static inline const kjit_attention_decode_sm90_config *decode_config_view(const 
 uint32_t decode_shared_bytes(const kjit_attention_decode_sm90_config *config); /* dynamic, with room to align it */
 uint32_t decode_registers(const kjit_attention_decode_sm90_config *config);    /* of a thread for Q, S, P and O */
 
-/* Are so few bytes of K and V on their way to a multiprocessor that L2 still has, when the next head's block of threads
- * asks for them, what was fetched beside a row? */
-bool decode_shares_lines(const kjit_attention_decode_sm90_config *config);
-
 /* The two rules that depend on the tile: a thread's registers, a block's shared memory. */
 bool decode_fits(const kjit_attention_decode_sm90_config *config);
 

@@ -3,6 +3,8 @@
 #ifndef KJIT_ATTENTION_DECODE_DECODE_RUNS_H
 #define KJIT_ATTENTION_DECODE_DECODE_RUNS_H
 
+#include <stdbool.h>
+
 #include "attention/decode/decode_config.h"
 #include "family/family.h"
 
@@ -32,5 +34,10 @@ struct decode_plan {
 /* The number of runs with which a launch takes least. */
 struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                                   const struct decode_card *card);
+
+/* Does L2 still have, when the next head's block of threads asks for it, what was fetched beside a row that is no whole
+ * line? */
+bool decode_shares_lines(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
+                         int64_t runs, int64_t multiprocessors);
 
 #endif

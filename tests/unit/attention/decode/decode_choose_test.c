@@ -156,18 +156,44 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
   }
 }
 
+/* Does the config that is chosen for a problem on a card share lines with the runs that are planned? */
+static bool shares_lines(const kjit_attention_problem *problem, const struct decode_card *card) {
+  kjit_attention_decode_sm90_config config;
+  kjit_error error = {0};
+  assert_status(KJIT_OK, decode_choose(problem, card, &config, &error), &error);
+  const struct decode_tiles tiles = decode_tiles_of(problem, &config);
+  return decode_shares_lines(&tiles, &config, decode_plan_of(&tiles, &config, card).runs, card->multiprocessors);
+}
+
 /* On an H200 72 and 80 columns are slower with lines that are shared, on an H100 faster. */
 static void test_decode_choose__lines_are_shared_where_memory_is_slow(void **state) {
   (void)state;
   for (int64_t columns = 72; columns <= 120; columns += 8) {
-    kjit_attention_decode_sm90_config config;
-    kjit_error error = {0};
     const kjit_attention_problem problem = problem_of(11, 16, 16, 2, 6400, columns);
-    assert_int_equal(KJIT_OK, choose(&problem, &config));
-    assert_false(decode_shares_lines(&config));
-    assert_status(KJIT_OK, decode_choose(&problem, &h100, &config, &error), &error);
-    assert_true(decode_shares_lines(&config));
+    assert_false(shares_lines(&problem, &h200));
+    assert_true(shares_lines(&problem, &h100));
   }
+}
+
+/* Neighbouring heads are read at the same places by runs that begin together, not by those of a second round. */
+static void test_decode_choose__lines_are_shared_by_runs_that_go_side_by_side(void **state) {
+  const kjit_attention_problem two_rounds = problem_of(15, 32, 32, 8, 2063, 72),
+                               also = problem_of(11, 32, 32, 16, 1553, 72),
+                               many_rounds = problem_of(375, 12, 6, 1, 602, 80);
+  (void)state;
+  assert_false(shares_lines(&two_rounds, &h100));
+  assert_false(shares_lines(&also, &h100));
+  assert_true(shares_lines(&many_rounds, &h100));
+}
+
+static void test_decode_choose__runs_that_cross_tiles_share_no_lines(void **state) {
+  const struct decode_tiles tiles = {1, 200, 70};
+  const kjit_attention_decode_sm90_config config = {
+      .dtype = KJIT_BF16, .head_dim = 88, .head_dim_v = 88, .rows = 16, .tile_n = 64, .stages = 2, .blocks_per_sm = 1};
+  (void)state;
+  assert_false(decode_shares_lines(&tiles, &config, 132, 132));
+  assert_false(decode_shares_lines(&tiles, &config, 200, 132));
+  assert_true(decode_shares_lines(&tiles, &config, 200, 264));
 }
 
 static void test_decode_choose__with_slow_memory_many_rows_are_not_its_own(void **state) {
@@ -195,6 +221,8 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__rows_of_many_heads_are_not_its_own),
       cmocka_unit_test(test_decode_choose__slow_memory_wants_few_bytes_on_their_way),
       cmocka_unit_test(test_decode_choose__lines_are_shared_where_memory_is_slow),
+      cmocka_unit_test(test_decode_choose__lines_are_shared_by_runs_that_go_side_by_side),
+      cmocka_unit_test(test_decode_choose__runs_that_cross_tiles_share_no_lines),
       cmocka_unit_test(test_decode_choose__with_slow_memory_many_rows_are_not_its_own),
   };
   return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);
