@@ -40,7 +40,7 @@ TOKENS, WIDTH, BLOCK = 16384, 2048, 128
 WINDOW, CAP, DOCUMENTS, ROWS_CHECKED, BATCHES_CHECKED = 1024, 30.0, 12, 48, 1
 CELLS = [(head_dim, length) for head_dim in (64, 128, 256) for length in (4096, 16384)]
 SECONDS_OF_A_TURN = 1.5  # least, kept free for the timing of a size
-SECONDS_OF_CHECKS = 3.0  # kept free behind FlexAttention's compiles: kjit's first calls, whose kernels are there by then
+SECONDS_OF_CHECKS = 3.0  # kept free behind FlexAttention's compiles, for kjit's first calls
 SPARSITY = 4  # one block of keys of so many is seen, and the diagonal
 PEERS = ("kjit", "Flex", "FA3")
 
