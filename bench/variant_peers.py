@@ -8,7 +8,8 @@ GPU's time alone, as in attention_peers.py, and holds what kjit runs before the 
 FlexAttention goes through torch.compile, and its block masks are made beforehand and not timed.
 
 Compiling is most of a run. Each head size and length has a process of its own, and all processes compile side by side;
-then they time one after the other, while nobody else uses the GPU. --serial does all in this process.
+then they time one after the other, while nobody else uses the GPU. --serial does all in this process. What
+FlexAttention has not compiled when the timing has to begin is left out and named; kjit is timed all the same.
 
 TFLOP/s count attended pairs. "per block" is the time of a visited block of 128 by 128 scores beside that of dense
 causal attention, 1 where they are equal, above 1 where the variant is faster: it says what a variant's functions cost,
@@ -20,11 +21,15 @@ Writes variant_peers.csv, .md and .png into DIR; --from makes the last two again
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import math
 import multiprocessing
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -35,6 +40,7 @@ TOKENS, WIDTH, BLOCK = 16384, 2048, 128
 WINDOW, CAP, DOCUMENTS, ROWS_CHECKED, BATCHES_CHECKED = 1024, 30.0, 12, 48, 1
 CELLS = [(head_dim, length) for head_dim in (64, 128, 256) for length in (4096, 16384)]
 SECONDS_OF_A_TURN = 1.5  # least, kept free for the timing of a size
+SECONDS_OF_CHECKS = 3.0  # kept free behind FlexAttention's compiles, for kjit's first calls
 SPARSITY = 4  # one block of keys of so many is seen, and the diagonal
 PEERS = ("kjit", "Flex", "FA3")
 
@@ -289,7 +295,27 @@ def _compile_ahead(inputs: Inputs, variants: list[Variant]) -> None:
         list(pool.map(first_call, variants))
 
 
-def _prepare_variant(inputs: Inputs, variant: Variant, peers: list[str], prepared: Prepared) -> None:
+@contextlib.contextmanager
+def within(until: float) -> Iterator[None]:
+    """Raises TimeoutError in what is done inside, at `until` of time.monotonic(). The main thread."""
+
+    def stop(signal_number: int, frame: Any) -> None:
+        raise TimeoutError("it was not ready when the timing had to begin")
+
+    left = until - time.monotonic()
+    if left <= 0:
+        stop(0, None)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        # Again and again, because compilers swallow exceptions in places.
+        signal.setitimer(signal.ITIMER_REAL, left if left < math.inf else 0, 0.5)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _prepare_variant(inputs: Inputs, variant: Variant, peers: list[str], until: float, prepared: Prepared) -> None:
     import torch
 
     exact = rows_of(inputs, variant, torch.float64)
@@ -297,8 +323,9 @@ def _prepare_variant(inputs: Inputs, variant: Variant, peers: list[str], prepare
     allowed = (variant.tolerance * (rounded - exact).abs().max() + exact.abs().max() * 2**-7).item()
     for peer in peers:
         try:
-            run = MAKERS[peer](inputs, variant)
-            check(inputs, variant, run(), exact, allowed)
+            with within(until) if peer == "Flex" else contextlib.nullcontext():
+                run = MAKERS[peer](inputs, variant)
+                check(inputs, variant, run(), exact, allowed)
             prepared.runs[variant.name, peer] = run
         except Exception as error:  # whatever a peer raises is why it is not in the table
             if "left out" not in str(error):
@@ -309,22 +336,23 @@ def _prepare_variant(inputs: Inputs, variant: Variant, peers: list[str], prepare
     prepared.rows.append(Row(inputs.head_dim, inputs.length, variant.name, attended * heads, visited * heads, {}))
 
 
-def prepare(cell: tuple[int, int], names: list[str], peers: list[str]) -> Prepared:
+def prepare(cell: tuple[int, int], names: list[str], peers: list[str], until: float) -> Prepared:
+    """until: by when FlexAttention has to be compiled, in time.monotonic()."""
     inputs, prepared = Inputs(*cell), Prepared([], {}, {})
     variants = [variant for variant in VARIANTS if variant.name in names]
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(_compile_ahead, inputs, variants if "kjit" in peers else [])
         for variant in variants:
-            _prepare_variant(inputs, variant, sorted(peers, key="kjit".__eq__), prepared)
+            _prepare_variant(inputs, variant, sorted(peers, key="kjit".__eq__), until, prepared)
         ahead.result()
     return prepared
 
 
-def _child(pipe: Any, cell: tuple[int, int], names: list[str], peers: list[str], rounds: int) -> None:
+def _child(pipe: Any, cell: tuple[int, int], names: list[str], peers: list[str], rounds: int, until: float) -> None:
     """A process of one head size and length: prepares, says so, waits for its turn, times, tells."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     find_package()
-    prepared = prepare(cell, names, peers)
+    prepared = prepare(cell, names, peers, until)
     pipe.send("ready")
     pipe.send((prepared.time(rounds, pipe.recv()), prepared.reasons))
     os._exit(0)  # without the seconds that the interpreter takes to give everything back
@@ -334,13 +362,15 @@ def measure_in_processes(cells: list[Any], names: list[str], peers: list[str], r
                          reasons: dict[str, str]) -> list[Row]:  # fmt: skip
     context, children, rows = multiprocessing.get_context("spawn"), [], []
     started = time.monotonic()
+    ready_by = end - SECONDS_OF_A_TURN * len(cells)
+    until = ready_by - SECONDS_OF_CHECKS
     for cell in cells:
         ours, theirs = context.Pipe()
-        process = context.Process(target=_child, args=(theirs, cell, names, peers, rounds), daemon=True)
+        process = context.Process(target=_child, args=(theirs, cell, names, peers, rounds, until), daemon=True)
         process.start()
         theirs.close()
         children.append((cell, process, ours))
-    ready, ready_by = [], end - SECONDS_OF_A_TURN * len(cells)
+    ready = []
     for cell, process, pipe in children:
         try:
             if not pipe.poll(max(0.0, ready_by - time.monotonic())):
@@ -397,7 +427,12 @@ def table(rows: list[Row]) -> str:
 
 
 def draw(rows: list[Row], folder: Path, title: str) -> None:
-    """A panel for each head size and length: what a visited block's speed is beside dense causal attention's."""
+    """A panel for each head size and length: what a visited block's speed is beside dense causal attention's.
+
+    Nothing was measured: no plot.
+    """
+    if not rows:
+        return
     sizes = sorted({(row.head_dim, row.length) for row in rows})
     figure, axes = pyplot().subplots(1, len(sizes), figsize=(3.2 * len(sizes), 4.2), squeeze=False, sharey=True)
     for axis, size in zip(axes[0], sizes):
@@ -464,8 +499,9 @@ def run(arguments: argparse.Namespace, started: float) -> tuple[list[Row], dict[
         if now > end:
             reasons["time"] = f"{len(cells) - index} sizes were left out"
             break
-        prepared = prepare(cell, names, arguments.peers)
-        rows += prepared.time(arguments.rounds, now + (end - now) / (len(cells) - index))
+        share = (end - now) / (len(cells) - index)
+        prepared = prepare(cell, names, arguments.peers, now + share - SECONDS_OF_A_TURN - SECONDS_OF_CHECKS)
+        rows += prepared.time(arguments.rounds, now + share)
         reasons.update(prepared.reasons)
         print(f"{time.monotonic() - started:5.0f} s  hd{cell[0]} {cell[1]}", file=sys.stderr, flush=True)
     return rows, reasons

@@ -1,12 +1,15 @@
 """The benchmarks' plots, from results that were made up."""
 
+import contextlib
 import importlib.util
+import io
 import sys
 import unittest
 
 import attention_report
 import harness
 import jit_peers
+import variant_peers
 from bench_test import BENCH, JIT_FOUND, made_up_rows
 
 
@@ -28,6 +31,12 @@ class Plots(harness.TemporaryFolder):
         command = (sys.executable, BENCH / "jit_peers.py", "--from", self.folder / "j.csv", "--out", self.folder)
         self.assertEqual(self.run_command(*command).returncode, 0)
         self.assertEqual((self.folder / "jit_peers.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_variants__of_which_none_was_measured_have_a_table_and_no_plot(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            variant_peers.finish([], self.folder, "Nothing.", "nothing")
+        self.assertTrue((self.folder / "variant_peers.md").exists())
+        self.assertFalse((self.folder / "variant_peers.png").exists())
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import math
+import signal
 import sys
 import tempfile
+import time
 import types
 import unittest
 from unittest import mock
@@ -77,6 +80,47 @@ class Variants(unittest.TestCase):
             path = harness.Path(folder) / "rows.csv"
             variant_peers.write(path, self.ROWS)
             self.assertEqual(variant_peers.read(path), self.ROWS)
+
+    def test_within__stops_what_takes_too_long(self):
+        started = time.monotonic()
+        with self.assertRaisesRegex(TimeoutError, "not ready"), variant_peers.within(started + 0.05):
+            while time.monotonic() < started + 60:
+                pass
+        self.assertLess(time.monotonic(), started + 30)
+
+    def test_within__stops_again_what_swallowed_the_first(self):
+        with self.assertRaises(TimeoutError), variant_peers.within(time.monotonic() + 0.02):
+            with contextlib.suppress(TimeoutError):
+                time.sleep(60)
+            time.sleep(60)
+
+    def test_within__lets_nothing_begin_when_the_time_is_over(self):
+        begun = []
+        with self.assertRaises(TimeoutError), variant_peers.within(time.monotonic() - 1):
+            begun.append(1)
+        self.assertEqual(begun, [])
+
+    def test_within__leaves_no_alarm_behind(self):
+        for until in (time.monotonic() + 60, math.inf):
+            with variant_peers.within(until):
+                pass
+            self.assertEqual(signal.getitimer(signal.ITIMER_REAL), (0.0, 0.0))
+
+    def test_prepare__times_the_others_where_flexattention_is_not_ready(self):
+        def never(inputs, variant):
+            return lambda: time.sleep(60)
+
+        prepared = variant_peers.Prepared([], {}, {})
+        inputs = types.SimpleNamespace(head_dim=64, length=4096, heads=2, batch=3)
+        makers = {"kjit": lambda inputs, variant: lambda: "out", "Flex": never}
+        fakes = {"MAKERS": makers, "check": lambda *_: None, "rows_of": mock.MagicMock(),
+                 "count_pairs": lambda *_: (5, 7)}  # fmt: skip
+        with mock.patch.dict(sys.modules, {"torch": mock.MagicMock()}), mock.patch.multiple(variant_peers, **fakes):
+            variant = variant_peers.VARIANTS[0]
+            variant_peers._prepare_variant(inputs, variant, ["Flex", "kjit"], time.monotonic() + 0.05, prepared)
+        self.assertEqual(list(prepared.runs), [(variant.name, "kjit")])
+        self.assertEqual(list(prepared.reasons), ["Flex, causal, dense, hd64 4096"])
+        self.assertEqual([(each.attended, each.visited) for each in prepared.rows], [(30, 42)])
 
 
 class Race(unittest.TestCase):
