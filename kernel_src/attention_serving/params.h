@@ -96,6 +96,7 @@ struct attention_serving_params {
   float scale_log2;       /* the same times log2(e) */
   float softcap;          /* read where KJIT_softcap */
   int runs;               /* plan: runs of the schedule, the blocks of threads of the attend pass */
+  int appends;            /* the attend pass appends the new keys itself; else they are in the cache before it */
 };
 
 #endif

@@ -19,6 +19,7 @@
 #include <kjit/ptx/tma_hint.cuh>
 #include <kjit/warp.cuh>
 
+#include "attention_serving_sm90/new_keys.cuh"
 #include "attention_serving_sm90/one_part_result.cuh"
 #include "attention_serving_sm90/part.cuh"
 #include "attention_serving_sm90/shared.cuh"
@@ -42,6 +43,7 @@ struct OnePart {
   float o[kOutput8][4];
   float maximum[2], sum[2]; // of this thread's rows warp * 16 + lane / 4 and + 8; the sums over this thread's columns
   int seen[2];              // keys that these rows see
+  int new_from = append::kNever; // position of the sequence's first new key
   // Of the loader's lanes: the block of keys that comes next into the lane's buffer, and where the lane's box of it is.
   int next = 0, row = 0, outer = 0;
 
@@ -178,6 +180,14 @@ private:
       seen[r] = part.keys;
       if (result.has_rows(warp, r)) load_query(result, r);
     }
+    new_from = p.appends ? p.used_k[part.sequence] : append::kNever;
+    const int end = smallest(part.to * cfg::kKeys);
+    if (end > new_from && warp != kLoader) new_keys().write(part.from * cfg::kKeys, end);
+  }
+
+  // The warps but the loader's move new keys.
+  KJIT_DEVICE append::NewKeys new_keys() const {
+    return {p.all, part.sequence, part.head, new_from, warp, kLoader, lane};
   }
 
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
@@ -200,6 +210,7 @@ private:
   KJIT_DEVICE void step(int block, int all_see) {
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
+    if ((block + 1) * cfg::kKeys > new_from) place_new_keys(slot, parity, block * cfg::kKeys);
     multiply_scores(slot);
     if (has_rows(0)) {
       if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
@@ -212,6 +223,12 @@ private:
     multiply_output(slot);
     mbarrier_arrive_if(at.values_empty(slot), lane == 0);
     __syncwarp();
+  }
+
+  KJIT_DEVICE void place_new_keys(int slot, int parity, int key) {
+    mbarrier_wait_parity(at.values_full(slot), parity);
+    const int end = warp == kLoader ? key : smallest(key + cfg::kKeys);
+    new_keys().place(at.keys(slot), at.values(slot), key, key, end);
   }
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.

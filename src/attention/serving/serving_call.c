@@ -3,7 +3,7 @@
  * 1. the arguments are checked, for the device that is current; they describe a problem;
  * 2. the problem and the card choose a config, which is a few comparisons; its kernel is looked up, and the first time
  *    compiled and loaded;
- * 3. with new keys the append pass is enqueued;
+ * 3. with new keys the append pass is enqueued, unless the attend pass appends them;
  * 4. the attend pass is enqueued, with the caller's workspace or the stream's; where sequences with few rows on many
  *    keys may be among others, and the family does not divide their keys, in two launches, one for each kind.
  *
@@ -156,6 +156,8 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   serving_arguments_fill(args, &call->params);
   call->params.runs = (int)main_part(call)->runs;
   call->params.plan_tag = plan_tag(call);
+  call->params.appends =
+      call->problem.meets_new_keys && call->part_count == 1 && main_part(call)->choice.family->appends;
   if (args->schedule && args->schedule_bytes >= schedule_bytes(call))
     call->params.plan = (struct attention_serving_plan_head *)(uintptr_t)args->schedule;
   return KJIT_OK;
@@ -189,6 +191,11 @@ static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit
   return enqueue_pass(call, KJIT_SERVING_APPEND, (uint32_t)(wanted < most ? wanted : most), stream, error);
 }
 
+/* Is the append pass needed? */
+static bool needs_append(const struct call *call) {
+  return call->params.k_new && !call->params.appends;
+}
+
 /* Enqueue a part of the attend pass. */
 static kjit_status enqueue_part(struct call *call, const struct part *part, bool is_dependent, CUstream stream,
                                 kjit_error *error) {
@@ -212,7 +219,7 @@ static kjit_status enqueue_with(struct call *call, const struct stream_space *sp
   call->params.arrivals = space->arrivals;
   for (int i = 0; i < call->part_count && status == KJIT_OK; i++) {
     const struct part *part = &call->parts[i];
-    const bool appended = i == 0 && call->params.k_new && part->choice.family->waits;
+    const bool appended = i == 0 && needs_append(call) && part->choice.family->waits;
     status = enqueue_part(call, part, appended && runtime_has_dependents(call->device), stream, error);
   }
   return status;
@@ -258,7 +265,7 @@ kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_s
   kjit_status status = take(&known, runtime, args, error);
   if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
   if (status != KJIT_OK || is_empty) return status;
-  if (known.k_new.data) status = enqueue_append(&call, stream, error);
+  if (needs_append(&call)) status = enqueue_append(&call, stream, error);
   if (status == KJIT_OK) status = enqueue_attend(&call, &known, stream, error);
   if (status == KJIT_OK) runtime_count_launch(runtime);
   return status;

@@ -30,6 +30,9 @@ struct serving_problem {
    * fewer than 2^26 positions. There is no window to the left, chunk, rotary, sinks, padding, or number of splits. */
   bool is_simple;
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
+  /* There are new keys, equally few for every sequence, and each is seen by some row, of which each sequence has as
+   * many as q: then who computes all rows of a (sequence, key head) meets each of its new keys. */
+  bool meets_new_keys;
 };
 
 enum {
@@ -52,6 +55,9 @@ struct serving_family {
    * Then it is launched as a programmatic dependent of that pass, and begins beside it. Until then it may read
    * everything else, and write to its workspace alone. */
   bool waits;
+
+  /* Its attend kernel appends new keys itself where problem.meets_new_keys, so that such a call is one launch. */
+  bool appends;
 
   /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
    * pass that the family does not have is another family's. `error` may be NULL. */

@@ -46,9 +46,21 @@ static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor
          args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0;
 }
 
+/* New keys of a sequence up to which the block of threads that attends to them can as well move them: two of its warps
+ * would move more one after the other than the append pass takes with the whole card. */
+#define FEW_NEW_KEYS 16
+
+/* A row sees at least the key of its own position, windows and chunks or not. So with no more new keys than rows each
+ * is seen; without bounds on the left the last row sees all. */
+static bool meets_new_keys(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k_new) {
+  const bool is_regular = !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k_new && q->shape[SEQ] > 0;
+  return k_new->data && is_regular && k_new->shape[SEQ] <= FEW_NEW_KEYS &&
+         (k_new->shape[SEQ] <= q->shape[SEQ] || (args->window_left < 0 && args->attention_chunk == 0));
+}
+
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
   const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
-                    o = serving_view_of(args, O);
+                    o = serving_view_of(args, O), k_new = serving_view_of(args, K_NEW);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
   const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
   const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
@@ -69,7 +81,8 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .is_plain = is_mapped && !args->leftpad_k,
                                   .rotates = args->rotary_cos != NULL,
                                   .is_simple = is_simple(args, &q, &k),
-                                  .is_unsplit = args->num_splits == 1};
+                                  .is_unsplit = args->num_splits == 1,
+                                  .meets_new_keys = meets_new_keys(args, &q, &k_new)};
 }
 
 static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {

@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct serving_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "t
 _Static_assert(sizeof(struct attention_serving_sm90_params) <= SERVING_ARGUMENT_MAX, "an argument has its place");
 _Static_assert(offsetof(struct attention_serving_sm90_params, serving) == 2 * RUNTIME_TENSOR_MAP_BYTES,
                "k, v, then the rest");
-_Static_assert(sizeof(struct attention_serving_one_part_params) <= sizeof(struct attention_serving_sm90_params) &&
+_Static_assert(sizeof(struct attention_serving_one_part_params) <= SERVING_ARGUMENT_MAX &&
                    offsetof(struct attention_serving_one_part_params, used_k) == 2 * RUNTIME_TENSOR_MAP_BYTES,
                "k, v, then the rest, in the same place");
 
@@ -79,6 +79,8 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->runs_of_tile = params->runs / (params->batch * params->heads_kv);
   to->capacity = (int)slots; /* serving_params.c: fewer than 2^26 */
   to->rows_new = params->k_new ? params->rows_new : 0;
+  to->appends = params->appends;
+  if (params->appends) to->all = *params;
   to->rows_q = params->rows_q;
   to->group = params->group;
   to->window_right = params->window_right;

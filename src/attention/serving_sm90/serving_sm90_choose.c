@@ -120,6 +120,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, const str
 const struct serving_family serving_sm90_serving_family = {.family = &serving_sm90_family,
                                                            .arch = HOPPER_ARCH,
                                                            .waits = true,
+                                                           .appends = true,
                                                            .choose = choose,
                                                            .runs = runs,
                                                            .partial_bytes = partial_bytes,
