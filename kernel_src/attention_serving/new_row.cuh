@@ -95,30 +95,17 @@ KJIT_DEVICE int rotary_position(const attention_serving_params &p, const NewRow 
   return (p.rotary_at ? p.rotary_at[row.sequence] : p.used_k[row.sequence]) + row.index;
 }
 
-// Key or value, one row of one head: lane after lane a chunk, or of keys a pair of chunks that are rotated together.
-// Values follow keys, so that lanes without a chunk of the key have one of the value.
+// Key or value, one row of one head: lane after lane an item of the key (rotary.cuh), or a chunk of the value. Values
+// follow keys, so that lanes without an item of the key have a chunk of the value.
 KJIT_DEVICE void move_row(const attention_serving_params &p, const NewChunks &from, const CacheRow &k_to,
                           const CacheRow &v_to, int position, int lane) {
-  const int rotated = p.cos ? p.rotary_columns / kChunkElements : 0, pieces = p.cos ? rotary::pieces(p) : 0;
-  const int of_key = pieces + cfg::kHeadDim / kChunkElements - rotated;
+  const int of_key = rotary::items(p, cfg::kHeadDim);
 #pragma unroll 1
   for (int i = lane; i < of_key + cfg::kHeadDimV / kChunkElements; i += kLanesPerWarp) {
-    if (i >= pieces) {
-      const int index = i < of_key ? i - pieces + rotated : i - of_key;
-      const bool is_key = i < of_key;
-      const CacheRow to = is_key ? k_to : v_to; // a copy, so that neither needs an address
-      to.put(index, ld_global_nc_16((is_key ? from.k : from.v) + index));
-      continue;
-    }
-    Chunk low = ld_global_nc_16(from.k + i);
-    if (p.rotary_interleaved) {
-      rotary::turn_interleaved(p, low, i, position);
-    } else {
-      Chunk high = ld_global_nc_16(from.k + i + pieces);
-      rotary::turn_halves(p, low, high, i, position);
-      k_to.put(i + pieces, high);
-    }
-    k_to.put(i, low);
+    if (i < of_key)
+      rotary::turn_item(p, from.k, i, position, [&](int index, const Chunk &chunk) { k_to.put(index, chunk); });
+    else
+      v_to.put(i - of_key, ld_global_nc_16(from.v + i - of_key));
   }
 }
 

@@ -108,7 +108,11 @@ constexpr int kNarrowBytes = kStatisticsAt + kKeyWarps * kRows * 8;
 using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
-constexpr int kWorkBytes = kOnePart ? kMergeBytes : kNarrow ? kNarrowBytes : kWideBytes;
+// With one_part, where Q is rotated: its rows, and 16 bytes that spread them over the banks.
+constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBytes;
+constexpr int kOnePartBytes = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes;
+
+constexpr int kWorkBytes = kOnePart ? kOnePartBytes : kNarrow ? kNarrowBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");

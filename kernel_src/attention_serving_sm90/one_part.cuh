@@ -5,7 +5,7 @@
 // One warpgroup computes. Its last warp also issues the TMA loads: each lane has one box of rows of one stage of K and
 // V, looks up the page of that box one round ahead, and copies its columns of K and of V. Q is held in registers. A
 // step for one block of keys exists once in the code, and masking is a branch in it. The host gives this kernel no call
-// with a window to the left, chunks, rotary tables, sinks, softcap, left padding, ragged rows, or a cache of 8 bits.
+// with a window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
@@ -23,6 +23,8 @@
 #include "attention_serving_sm90/one_part_result.cuh"
 #include "attention_serving_sm90/part.cuh"
 #include "attention_serving_sm90/shared.cuh"
+
+#include "attention_serving/rotary.cuh"
 
 struct OnePart {
   static constexpr int kDepth = ceil_div(cfg::kHeadDim, 16); // products of S, 16 columns of Q and K each
@@ -173,6 +175,7 @@ private:
 #pragma unroll
       for (int i = 0; i < 4; i++)
         q[d][i] = 0;
+    if (p.rotates && has_rows(0)) turn_query(result);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       maximum[r] = OnePartResult::kNoKey;
@@ -190,14 +193,38 @@ private:
     return {p.all, part.sequence, part.head, new_from, warp, kLoader, lane};
   }
 
+  KJIT_DEVICE const char *query_row(int query, int head) const {
+    return (const char *)p.q +
+           2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head);
+  }
+  KJIT_DEVICE char *turned_row(int row) const {
+    return at.work() + cfg::kTurnedAt + row * cfg::kTurnedRowBytes;
+  }
+
+  // Rotate the warp's rows of Q, on their way to shared memory.
+  KJIT_DEVICE void turn_query(const OnePartResult &result) const {
+    const int items = rotary::items(p.all, cfg::kHeadDim), left = rows - warp * 16;
+#pragma unroll 1
+    for (int i = lane; i < (left < 16 ? left : 16) * items; i += kLanesPerWarp) {
+      const int row = warp * 16 + i / items;
+      int query, head;
+      result.find_row(row, query, head);
+      Chunk *const to = (Chunk *)turned_row(row);
+      rotary::turn_item(p.all, (const Chunk *)query_row(query, head), i % items,
+                        rotary::position_of(p.all, part.sequence, query),
+                        [&](int index, const Chunk &chunk) { to[index] = chunk; });
+    }
+    __syncwarp(); // other lanes read what a lane has written
+  }
+
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
-  // exist has the values of row 0.
+  // exist has the values of one that does: the warp's first, because a warp rotates its own rows alone.
   KJIT_DEVICE void load_query(const OnePartResult &result, int r) {
     int query, head;
-    result.find_row(result.own_row(r) < rows ? result.own_row(r) : 0, query, head);
+    const int own = result.own_row(r), row = own < rows ? own : warp * 16;
+    result.find_row(row, query, head);
     if (p.window_right >= 0) seen[r] = smallest(query + part.keys - p.rows_q + p.window_right + 1);
-    const char *const from = (const char *)p.q + 2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq +
-                                                      head * p.q_stride.head + 2 * (lane % 4));
+    const char *const from = (p.rotates ? turned_row(row) : query_row(query, head)) + 4 * (lane % 4);
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
 #pragma unroll

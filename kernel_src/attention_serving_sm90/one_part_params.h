@@ -18,6 +18,7 @@ struct attention_serving_one_part_params {
   int capacity;      /* positions of a row of the cache, or of the page table: less than 2^26 */
   int rows_new;      /* keys that every sequence appends; 0 */
   int appends;       /* this launch appends them, as `all` says */
+  int rotates;       /* Q is rotated, as `all` says */
   int rows_q, group; /* rows_q * group <= 64 */
   int window_right;  /* keys to the right of the diagonal that a row sees; -1: all */
   int box_rows;      /* divides KJIT_keys */
@@ -33,7 +34,7 @@ struct attention_serving_one_part_params {
   struct attention_serving_strides o_stride;
   float *lse;
   long long lse_batch_stride, lse_head_stride;
-  struct attention_serving_params all; /* read where this launch appends new keys */
+  struct attention_serving_params all; /* read where there are new keys */
 };
 
 #endif

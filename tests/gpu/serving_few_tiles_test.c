@@ -112,6 +112,26 @@ static void test_serving_few_tiles__appended_keys_are_right(void **state) {
   expect_every(state, cases, 3, 1);
 }
 
+/* Rows and head sizes whose pieces are no whole rounds of a warp, both ways of pairing columns, part of the columns. */
+static void test_serving_few_tiles__rotated_keys_are_right(void **state) {
+  static const int rows[] = {1, 2, 4, 3, 1, 9}, groups[] = {4, 8, 16, 1, 40, 1}, columns[] = {128, 16, 64, 32, 128, 96};
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
+    cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){i == 4 ? -1 : 125, 61 + 300 * i});
+    cases[i].append = true;
+    cases[i].causal = i % 3 != 2;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    cases[i].head_dim = i == 3 ? 40 : 128;
+    cases[i].group = groups[i];
+    cases[i].added[0] = cases[i].added[1] = i == 5 ? 7 : i == 4 ? 1 : rows[i];
+    cases[i].rotary_columns = columns[i];
+    cases[i].interleaved = i % 2;
+    cases[i].use_rotary_seqlens = i == 2;
+    if (i == 1) cases[i].cache = SERVING_DENSE;
+  }
+  expect_every(state, cases, 6, 1);
+}
+
 /* With few multiprocessors left there are fewer blocks of threads than tiles: another kernel takes the call. */
 static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **state) {
   struct serving_case cases[2];
@@ -130,6 +150,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
+      cmocka_unit_test(test_serving_few_tiles__rotated_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));

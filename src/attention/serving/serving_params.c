@@ -42,7 +42,7 @@ static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor
   const int64_t positions = args->page_table ? args->max_pages * k->shape[SEQ] : k->shape[SEQ];
   const bool has_bound = args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ];
   return positions < SIMPLE_POSITIONS && !has_bound && !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k &&
-         !args->cu_seqlens_k_new && !args->cache_batch_idx && !args->leftpad_k && !args->rotary_cos && !args->sinks &&
+         !args->cu_seqlens_k_new && !args->cache_batch_idx && !args->leftpad_k && !args->sinks &&
          args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0;
 }
 

@@ -80,7 +80,8 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->capacity = (int)slots; /* serving_params.c: fewer than 2^26 */
   to->rows_new = params->k_new ? params->rows_new : 0;
   to->appends = params->appends;
-  if (params->appends) to->all = *params;
+  to->rotates = params->cos != NULL;
+  if (params->k_new) to->all = *params;
   to->rows_q = params->rows_q;
   to->group = params->group;
   to->window_right = params->window_right;
