@@ -68,6 +68,7 @@ struct OnePart {
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
+    if (p.all_is_given) prepare(p, part, at.work(), warp, lane);
     start(result);
     // The first pass of the loop, in front of the first block, fills all stages, so that the code that loads exists
     // once. `is_first` depends on a parameter, because the compiler would otherwise make a second copy for that pass.
@@ -78,6 +79,8 @@ struct OnePart {
       if (warp == kLoader) load_block(block, is_first);
       if (!is_first) ring.advance();
       is_first = false;
+      // What is seldom run lies at the end of the loop, so that the code of a step is in one piece.
+      if ((block + 2) * cfg::kKeys > new_from && block + 1 < part.to) place_new_keys((block + 1) * cfg::kKeys);
     }
     if (part.parts == 1) {
       result.store(warp, o, maximum, sum);
@@ -175,7 +178,6 @@ private:
 #pragma unroll
       for (int i = 0; i < 4; i++)
         q[d][i] = 0;
-    if (p.rotates && has_rows(0)) turn_query(result);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       maximum[r] = OnePartResult::kNoKey;
@@ -184,8 +186,6 @@ private:
       if (result.has_rows(warp, r)) load_query(result, r);
     }
     new_from = p.appends ? p.used_k[part.sequence] : append::kNever;
-    const int end = smallest(part.to * cfg::kKeys);
-    if (end > new_from && warp != kLoader) new_keys().write(part.from * cfg::kKeys, end);
   }
 
   // The warps but the loader's move new keys.
@@ -197,24 +197,32 @@ private:
     return (const char *)p.q +
            2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head);
   }
-  KJIT_DEVICE char *turned_row(int row) const {
-    return at.work() + cfg::kTurnedAt + row * cfg::kTurnedRowBytes;
+  static KJIT_DEVICE char *turned_row(char *work, int row) {
+    return work + cfg::kTurnedAt + row * cfg::kTurnedRowBytes;
   }
 
-  // Rotate the warp's rows of Q, on their way to shared memory.
-  KJIT_DEVICE void turn_query(const OnePartResult &result) const {
-    const int items = rotary::items(p.all, cfg::kHeadDim), left = rows - warp * 16;
+  // What calls with new keys do first: rotate the warp's rows of Q, on their way to shared memory, and write the new
+  // keys to the cache. It is no part of the kernel's own code, which lies in one piece for calls without new keys; and
+  // nothing of the accumulators lives yet.
+  static __device__ __noinline__ void prepare(const attention_serving_one_part_params &p, Part part, char *work,
+                                              int warp, int lane) {
+    const int rows = p.rows_q * p.group, left = rows - warp * 16;
+    const int items = rotary::items(p.all, cfg::kHeadDim);
+    if (p.rotates) {
 #pragma unroll 1
-    for (int i = lane; i < (left < 16 ? left : 16) * items; i += kLanesPerWarp) {
-      const int row = warp * 16 + i / items;
-      int query, head;
-      result.find_row(row, query, head);
-      Chunk *const to = (Chunk *)turned_row(row);
-      rotary::turn_item(p.all, (const Chunk *)query_row(query, head), i % items,
-                        rotary::position_of(p.all, part.sequence, query),
-                        [&](int index, const Chunk &chunk) { to[index] = chunk; });
+      for (int i = lane; i < (left < 16 ? left : 16) * items; i += kLanesPerWarp) {
+        const int row = warp * 16 + i / items, query = row / p.group, head = part.head * p.group + row % p.group;
+        Chunk *const to = (Chunk *)turned_row(work, row);
+        const int64_t from = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
+        rotary::turn_item(p.all, (const Chunk *)((const char *)p.q + 2 * from), i % items,
+                          rotary::position_of(p.all, part.sequence, query),
+                          [&](int index, const Chunk &chunk) { to[index] = chunk; });
+      }
+      __syncwarp(); // other lanes read what a lane has written
     }
-    __syncwarp(); // other lanes read what a lane has written
+    const int end = smaller(part.to * cfg::kKeys, part.keys), first = append::first_new(p.all, part.sequence);
+    if (end <= first || warp == kLoader) return;
+    append::NewKeys{p.all, part.sequence, part.head, first, warp, kLoader, lane}.write(part.from * cfg::kKeys, end);
   }
 
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
@@ -224,7 +232,7 @@ private:
     const int own = result.own_row(r), row = own < rows ? own : warp * 16;
     result.find_row(row, query, head);
     if (p.window_right >= 0) seen[r] = smallest(query + part.keys - p.rows_q + p.window_right + 1);
-    const char *const from = (p.rotates ? turned_row(row) : query_row(query, head)) + 4 * (lane % 4);
+    const char *const from = (p.rotates ? turned_row(at.work(), row) : query_row(query, head)) + 4 * (lane % 4);
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
 #pragma unroll
@@ -237,7 +245,6 @@ private:
   KJIT_DEVICE void step(int block, int all_see) {
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
-    if ((block + 1) * cfg::kKeys > new_from) place_new_keys(slot, parity, block * cfg::kKeys);
     multiply_scores(slot);
     if (has_rows(0)) {
       if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
@@ -252,8 +259,11 @@ private:
     __syncwarp();
   }
 
-  KJIT_DEVICE void place_new_keys(int slot, int parity, int key) {
-    mbarrier_wait_parity(at.values_full(slot), parity);
+  // Of the block that is next, whose first key is `key`.
+  KJIT_DEVICE void place_new_keys(int key) {
+    const int slot = ring.slot;
+    mbarrier_wait_parity(at.keys_full(slot), ring.parity);
+    mbarrier_wait_parity(at.values_full(slot), ring.parity);
     const int end = warp == kLoader ? key : smallest(key + cfg::kKeys);
     new_keys().place(at.keys(slot), at.values(slot), key, key, end);
   }
