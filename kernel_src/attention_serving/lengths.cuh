@@ -49,6 +49,19 @@ KJIT_DEVICE int new_keys(const attention_serving_params &p, int b) {
   return p.cu_new ? at_least_0(p.cu_new[b + 1] - p.cu_new[b]) : p.rows_new;
 }
 
+// Has each sequence the same rows, its own row of the cache or of the page table, and a length of its own? Then what
+// follows is a few instructions of sequence_of()'s.
+KJIT_DEVICE bool is_usual(const attention_serving_params &p) {
+  return p.used_k && !p.cu_q && !p.used_q && !p.cu_k && !p.cu_new && !p.leftpad && !p.cache_index && !p.least_rows &&
+         !p.most_rows && (p.page_size || p.batch <= p.cache_rows);
+}
+
+KJIT_DEVICE Sequence usual_sequence(const attention_serving_params &p, int b) {
+  const int added = p.k_new ? p.rows_new : 0;
+  const int keys = smaller(p.used_k[b], cache_capacity(p, 0) - added) + added;
+  return {p.rows_q, at_least_0(keys), 0, b, 0};
+}
+
 KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   Sequence s;
   s.first_row = p.cu_q ? p.cu_q[b] : 0;

@@ -6,8 +6,9 @@
 #ifndef KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 
-/* Threads of the plan pass, which is one block, and of how many sequences each keeps what they cost. */
-enum { SERVING_PLAN_THREADS = 1024, SERVING_PLAN_KEPT = 4 };
+/* Threads of the plan pass, which is one block; of how many sequences each keeps what they cost; bytes of the sums of
+ * its warps. */
+enum { SERVING_PLAN_THREADS = 1024, SERVING_PLAN_KEPT = 4, SERVING_PLAN_SUMS_BYTES = 1536 };
 
 /* What lies between neighbours of a tensor of rows: of one sequence (of q, o and dense caches), cache row, or page; of
  * one position; of one head. `batch` is 0 where the rows of all sequences follow one another. */
