@@ -63,8 +63,7 @@ struct NewKeys {
 
 private:
   // Copy a row of the cache to its row of a tile in shared memory, in bands whose 16-byte chunks are swizzled.
-  template <int kColumns>
-  KJIT_DEVICE void place_row(const void *base, int64_t element, uint32_t tile, int row) const {
+  template <int kColumns> KJIT_DEVICE void place_row(const void *base, int64_t element, uint32_t tile, int row) const {
     const Chunk *const from = (const Chunk *)((const char *)base + element * cfg::kCacheBytes);
 #pragma unroll 1
     for (int i = lane; i < kColumns * cfg::kCacheBytes / kChunkBytes; i += kLanesPerWarp)

@@ -194,8 +194,7 @@ private:
   }
 
   KJIT_DEVICE const char *query_row(int query, int head) const {
-    return (const char *)p.q +
-           2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head);
+    return (const char *)p.q + 2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head);
   }
   static KJIT_DEVICE char *turned_row(char *work, int row) {
     return work + cfg::kTurnedAt + row * cfg::kTurnedRowBytes;

@@ -187,7 +187,7 @@ private:
     if (!is_rehearsal) {
       mbarrier_wait_parity(at.keys_full(slot), parity);
       if (key + cfg::kKeys > job.first_new) {
-        mbarrier_wait_parity(at.values_full(slot), parity);
+        wait_for_values();
         new_keys(job).place(at.keys(slot), at.values(slot), key, key, smaller(key + cfg::kKeys, tile.keys.high));
       }
       multiply_scores(slot);
@@ -203,13 +203,17 @@ private:
       clear_probabilities();
     }
     if (is_rehearsal) return;
-    mbarrier_wait_parity(at.values_full(slot), parity);
+    wait_for_values();
     if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
       clear_values(slot, tile.keys.low - key, tile.keys.high - key);
     multiply_output(slot);
     mbarrier_arrive_if(at.values_empty(slot), lane == 0);
     __syncwarp();
     ring.advance();
+  }
+
+  KJIT_DEVICE void wait_for_values() const {
+    mbarrier_wait_parity(at.values_full(ring.slot), ring.parity);
   }
 
   // Zero the rows of V in front of `from` and from `to` on.

@@ -106,20 +106,24 @@ private:
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
     if (key + cfg::kKeys > job.first_new) {
-      mbarrier_wait_parity(at.values_full(slot), parity);
+      wait_for_values();
       new_keys(job).place(at.keys(slot), at.values(slot), key, key, smaller(key + cfg::kKeys, tile.keys.high));
     }
     warp.step(slot * cfg::kKeyBytes, slot * cfg::kValueBytes, key,
               key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high, [&] {
                 __syncwarp(); // all lanes have read K
                 mbarrier_arrive_if(at.keys_empty(slot), warp.lane == 0);
-                mbarrier_wait_parity(at.values_full(slot), parity);
+                wait_for_values();
                 if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
                   clear_values(slot, tile.keys.low - key, tile.keys.high - key);
               });
     __syncwarp(); // all lanes have read V
     mbarrier_arrive_if(at.values_empty(slot), warp.lane == 0);
     ring.advance();
+  }
+
+  KJIT_DEVICE void wait_for_values() const {
+    mbarrier_wait_parity(at.values_full(ring.slot), ring.parity);
   }
 
   // Zero the rows of V in front of `from` and from `to` on.

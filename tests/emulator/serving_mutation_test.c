@@ -7,12 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serving_mutation.h"
 #include "serving_trial.h"
 #include "support/test.h"
-
-struct mutation {
-  const char *what, *file, *before, *after;
-};
 
 /* Caught by a batch of long and short sequences in pages, with poison around everything. */
 static const struct mutation decode_mutations[] = {
@@ -41,37 +38,6 @@ static const struct mutation decode_mutations[] = {
 static const struct mutation dense_mutations[] = {
     {"rows behind the last key are loaded", "attention_serving/tiles.cuh", "bool inside = row < left &&",
      "bool inside = row <= left &&"},
-};
-
-/* Caught by new keys that are appended and rotated by the kernel of few tiles. */
-static const struct mutation append_mutations[] = {
-    {"Q is not rotated", "attention_serving_sm90/one_part.cuh",
-     "p.rotates ? turned_row(at.work(), row) : query_row(query, head)", "query_row(query, head)"},
-    {"all rows are rotated by the first position", "attention_serving/rotary.cuh",
-     "p.rotary_by_row ? first + query : first", "first"},
-    {"a key is appended one position late", "attention_serving_sm90/new_keys.cuh",
-     "first + i, in_k, in_v)) continue;\\n      const NewRow", "first + i + 1, in_k, in_v)) continue;\\n      const NewRow"},
-    {"the columns that are not rotated are forgotten", "attention_serving/rotary.cuh", "if (item >= of_row) {",
-     "if (item > of_row) {"},
-    {"a new key is placed a row late", "attention_serving_sm90/new_keys.cuh", "first + i - key;", "first + i - key + 1;"},
-    {"what was placed is not fenced off from wgmma", "attention_serving_sm90/new_keys.cuh",
-     "fence_async_proxy(); // before the stage", "; // before the stage"},
-};
-
-/* Caught by the same with a window, which the kernel of many tiles serves. */
-static const struct mutation windowed_append_mutations[] = {
-    {"Q is not rotated", "attention_serving_sm90/worker.cuh", "if (p.cos) return", "if (p.batch < 0) return"},
-    {"new keys are not written", "attention_serving_sm90/worker.cuh", "if (end > job.first_new) new_keys(job).write",
-     "if (end < 0) new_keys(job).write"},
-};
-
-/* Caught by the same behind left padding, which the kernel without TMA serves. */
-static const struct mutation padded_append_mutations[] = {
-    {"Q is not rotated", "attention_serving/attend.cuh", "rotate_query(p, rows, tile.sequence, tiles);", ";"},
-    {"a key is appended one position late", "attention_serving/append.cuh",
-     "p.used_k[found.sequence] + found.index;", "p.used_k[found.sequence] + found.index + 1;"},
-    {"all rows are rotated by the first position", "attention_serving/tiles.cuh",
-     "p.rotary_by_row ? begin + rows.query(row) : begin", "begin"},
 };
 
 /* Caught by prefill of sequences in pages, with a window, where unused slots hold NaN. Each of them is a compile of
@@ -145,8 +111,8 @@ static const struct mutation sm90_mutations[] = {
     {"what was cleared is not fenced off from wgmma", "attention_serving_sm90/worker.cuh",
      "fence_async_proxy(); // before V", "// before V"},
     {"one key too many is seen", "attention_serving_sm90/worker.cuh", ">= count) s[n]", "> count) s[n]"},
-    {"nobody waits for V", "attention_serving_sm90/worker.cuh", "mbarrier_wait_parity(at.values_full(slot), parity);",
-     ";"},
+    {"nobody waits for V", "attention_serving_sm90/worker.cuh",
+     "mbarrier_wait_parity(at.values_full(ring.slot), ring.parity);", ";"},
     {"rows of the next sequence are written", "attention_serving_sm90/worker.cuh",
      "if (!output.rows.find(own_row(r), query, head)) continue;", "output.rows.find(own_row(r), query, head);"},
     {"a page is looked up in the row of another sequence", "attention_serving_sm90/producer.cuh",
@@ -203,49 +169,10 @@ static const struct mutation e4m3_mutations[] = {
     {"keys stand where values do not", "attention_serving/products_e4m3.cuh", "return n * 8 + key_row(lane",
      "return n * 8 + (lane"},
     {"nobody waits for V", "attention_serving_sm90/worker_e4m3.cuh",
-     "mbarrier_wait_parity(at.values_full(slot), parity);", ";"},
+     "mbarrier_wait_parity(at.values_full(ring.slot), ring.parity);", ";"},
     {"warps are joined before all have left their O", "attention_serving_sm90/worker_e4m3.cuh",
      "cfg::sync_workers(); // every warp", "// every warp"},
 };
-
-/* Run twice with a runtime that compiles anew. Is the result right both times? */
-static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serving_case *c, bool *right,
-                            kjit_error *error) {
-  struct serving_trial trial;
-  kjit_runtime *const runtime = emulator_runtime_anew(error);
-  char text[SERVING_TEXT_MAX];
-  assert_status(KJIT_OK, serving_trial_create(&trial, runtime, &fixture->card, c, error), error);
-  kjit_status status = KJIT_OK;
-  *right = true;
-  for (int i = 0; i < 2 && status == KJIT_OK && *right; i++) {
-    status = serving_trial_reset(&trial, error);
-    if (status == KJIT_OK) status = serving_trial_enqueue(&trial, fixture->card.stream, error);
-    if (status == KJIT_OK) status = card_synchronize(&fixture->card, fixture->card.stream, error);
-    if (status == KJIT_OK) *right = serving_trial_judge(&trial, text, error);
-  }
-  serving_trial_destroy(&trial);
-  kjit_runtime_destroy(runtime);
-  return status;
-}
-
-static void assert_caught(void **state, const struct serving_case *c, const struct mutation *mutations, size_t count) {
-  const struct gpu_fixture *fixture = gpu_require(state);
-  size_t missed = 0;
-  for (size_t i = 0; i < count; i += emulator_mutation_step()) {
-    kjit_error error = {0};
-    bool right;
-    emulator_mutate(mutations[i].file, mutations[i].before, mutations[i].after);
-    const kjit_status status = run_anew(fixture, c, &right, &error);
-    if (emulator_stopped_mutation(&fixture->card, mutations[i].what, status, &error)) continue;
-    if (!right) {
-      print_message("%s: a wrong result\n", mutations[i].what);
-    } else {
-      print_error("%s, and the result is right\n", mutations[i].what);
-      missed++;
-    }
-  }
-  assert_int_equal(0, missed);
-}
 
 /* Of mistakes that are a long compile each, the first, or all with KJIT_TEST_ALL_CONFIGS=1. */
 static size_t first_or_all(size_t all) {
@@ -271,38 +198,6 @@ static void test_serving__mistakes_with_unused_slots_are_caught(void **state) {
   c.use_leftpad = true; /* which Hopper's own kernels do not take */
   c.leftpad[0] = 3;
   assert_caught(state, &c, dense_mutations, sizeof dense_mutations / sizeof *dense_mutations);
-}
-
-static struct serving_case appending_case(void) {
-  struct serving_case c = serving_plain_case();
-  c.batch = 2;
-  c.cache = SERVING_PAGED;
-  c.append = true;
-  c.causal = true;
-  c.rows[0] = c.rows[1] = 2;
-  c.added[0] = c.added[1] = 2;
-  c.keys[0] = 50;
-  c.keys[1] = 3;
-  c.rotary_columns = 32;
-  return c;
-}
-
-static void test_serving__mistakes_in_appending_are_caught(void **state) {
-  const struct serving_case c = appending_case();
-  assert_caught(state, &c, append_mutations, sizeof append_mutations / sizeof *append_mutations);
-}
-
-static void test_serving__mistakes_in_appending_with_a_window_are_caught(void **state) {
-  struct serving_case c = appending_case();
-  c.window_left = 40;
-  assert_caught(state, &c, windowed_append_mutations,
-                sizeof windowed_append_mutations / sizeof *windowed_append_mutations);
-}
-
-static void test_serving__mistakes_in_appending_behind_padding_are_caught(void **state) {
-  struct serving_case c = appending_case();
-  c.leftpad[0] = 3;
-  assert_caught(state, &c, padded_append_mutations, sizeof padded_append_mutations / sizeof *padded_append_mutations);
 }
 
 static void test_serving__mistakes_in_prefill_are_caught(void **state) {
@@ -406,9 +301,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__mistakes_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_unused_slots_are_caught),
-      cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
-      cmocka_unit_test(test_serving__mistakes_in_appending_with_a_window_are_caught),
-      cmocka_unit_test(test_serving__mistakes_in_appending_behind_padding_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_mixed_batches_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),

@@ -21,7 +21,7 @@ enum {
   MAX_STAGES = 4,
   MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  PLAN_BYTES = 8 /* of shared memory of the plan pass: where a thread's sequences begin, or what one costs */
+  PLAN_BYTES = 8          /* of shared memory of the plan pass: where a thread's sequences begin, or what one costs */
 };
 
 /* ---- Fields ---- */

@@ -51,7 +51,8 @@ static uint32_t bands(int32_t columns, uint32_t element_bytes) {
 }
 
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part
- * the latter, and behind it Q where that is rotated; with a narrow cache each warp's O and, behind these, maxima and sums. */
+ * the latter, and behind it Q where that is rotated; with a narrow cache each warp's O and, behind these, maxima and
+ * sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
   const uint32_t q =
