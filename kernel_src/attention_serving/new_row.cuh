@@ -96,9 +96,11 @@ KJIT_DEVICE int rotary_position(const attention_serving_params &p, const NewRow 
 }
 
 // Key or value, one row of one head: lane after lane an item of the key (rotary.cuh), or a chunk of the value. Values
-// follow keys, so that lanes without an item of the key have a chunk of the value.
-KJIT_DEVICE void move_row(const attention_serving_params &p, const NewChunks &from, const CacheRow &k_to,
-                          const CacheRow &v_to, int position, int lane) {
+// follow keys, so that lanes without an item of the key have a chunk of the value. A Row takes them by put(index,
+// chunk).
+template <typename Row>
+KJIT_DEVICE void move_row(const attention_serving_params &p, const NewChunks &from, const Row &k_to, const Row &v_to,
+                          int position, int lane) {
   const int of_key = rotary::items(p, cfg::kHeadDim);
 #pragma unroll 1
   for (int i = lane; i < of_key + cfg::kHeadDimV / kChunkElements; i += kLanesPerWarp) {

@@ -10,6 +10,10 @@
  * its warps. */
 enum { SERVING_PLAN_THREADS = 1024, SERVING_PLAN_KEPT = 4, SERVING_PLAN_SUMS_BYTES = 1536 };
 
+/* New keys of a sequence up to which the block of threads that attends to them can as well move them: its warps would
+ * move more one after the other than the append pass takes with the whole card. */
+enum { SERVING_FEW_NEW_KEYS = 16 };
+
 /* What lies between neighbours of a tensor of rows: of one sequence (of q, o and dense caches), cache row, or page; of
  * one position; of one head. `batch` is 0 where the rows of all sequences follow one another. */
 struct attention_serving_strides {
@@ -97,7 +101,7 @@ struct attention_serving_params {
   float scale_log2;       /* the same times log2(e) */
   float softcap;          /* read where KJIT_softcap */
   int runs;               /* plan: runs of the schedule, the blocks of threads of the attend pass */
-  int appends;            /* the attend pass appends the new keys itself; else they are in the cache before it */
+  int appends;            /* the attend pass appends the new keys itself; else the append pass has */
 };
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "attention_serving_sm90/layout.h"
 
+#include "attention_serving/params.h"
+
 #if !defined(KJIT_dtype)
 #error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
 #elif !defined(KJIT_cache)
@@ -110,7 +112,9 @@ using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
 // With one_part, where Q is rotated: its rows, and 16 bytes that spread them over the banks.
 constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBytes;
-constexpr int kOnePartBytes = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes;
+// Then new keys that are to be appended, each with its value.
+constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
+constexpr int kOnePartBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
 
 constexpr int kWorkBytes = kOnePart ? kOnePartBytes : kNarrow ? kNarrowBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");

@@ -68,7 +68,9 @@ struct OnePart {
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
-    if (p.all_is_given) prepare(p, part, at.work(), warp, lane);
+    if (p.appends) new_from = p.used_k[part.sequence];
+    const bool writes = smallest(part.to * cfg::kKeys) > new_from && warp != kLoader && turn(warp) < p.rows_new;
+    if (writes || (p.rotates && has_rows(0))) prepare(p, part, at.work(), new_from, warp, lane);
     start(result);
     // The first pass of the loop, in front of the first block, fills all stages, so that the code that loads exists
     // once. `is_first` depends on a parameter, because the compiler would otherwise make a second copy for that pass.
@@ -185,12 +187,16 @@ private:
       seen[r] = part.keys;
       if (result.has_rows(warp, r)) load_query(result, r);
     }
-    new_from = p.appends ? p.used_k[part.sequence] : append::kNever;
   }
 
-  // The warps but the loader's move new keys.
-  KJIT_DEVICE append::NewKeys new_keys() const {
-    return {p.all, part.sequence, part.head, new_from, warp, kLoader, lane};
+  // What moves the new keys of a tile: the warps but the loader's, the first of which has other work, and so comes
+  // last.
+  static KJIT_DEVICE append::NewKeys new_keys(const attention_serving_one_part_params &p, const Part &part, char *work,
+                                              int first, int warp, int lane) {
+    return {p.all, (Chunk *)(work + cfg::kKeptAt), part.sequence, part.head, first, turn(warp), kLoader, lane};
+  }
+  static KJIT_DEVICE int turn(int warp) {
+    return kLoader - 1 - warp;
   }
 
   KJIT_DEVICE const char *query_row(int query, int head) const {
@@ -204,7 +210,7 @@ private:
   // keys to the cache. It is no part of the kernel's own code, which lies in one piece for calls without new keys; and
   // nothing of the accumulators lives yet.
   static __device__ __noinline__ void prepare(const attention_serving_one_part_params &p, Part part, char *work,
-                                              int warp, int lane) {
+                                              int first, int warp, int lane) {
     const int rows = p.rows_q * p.group, left = rows - warp * 16;
     const int items = rotary::items(p.all, cfg::kHeadDim);
     if (p.rotates) {
@@ -219,9 +225,8 @@ private:
       }
       __syncwarp(); // other lanes read what a lane has written
     }
-    const int end = smaller(part.to * cfg::kKeys, part.keys), first = append::first_new(p.all, part.sequence);
-    if (end <= first || warp == kLoader) return;
-    append::NewKeys{p.all, part.sequence, part.head, first, warp, kLoader, lane}.write(part.from * cfg::kKeys, end);
+    const int end = smaller(part.to * cfg::kKeys, part.keys);
+    if (end > first && warp != kLoader) new_keys(p, part, work, first, warp, lane).write(part.from * cfg::kKeys, end);
   }
 
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
@@ -263,8 +268,10 @@ private:
     const int slot = ring.slot;
     mbarrier_wait_parity(at.keys_full(slot), ring.parity);
     mbarrier_wait_parity(at.values_full(slot), ring.parity);
-    const int end = warp == kLoader ? key : smallest(key + cfg::kKeys);
-    new_keys().place(at.keys(slot), at.values(slot), key, key, end);
+    if (warp != kLoader)
+      new_keys(p, part, at.work(), new_from, warp, lane)
+          .place(at.keys(slot), at.values(slot), key, smallest(key + cfg::kKeys));
+    __syncthreads(); // all have been placed
   }
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.

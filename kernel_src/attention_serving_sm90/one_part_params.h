@@ -19,7 +19,6 @@ struct attention_serving_one_part_params {
   int rows_new;      /* keys that every sequence appends; 0 */
   int appends;       /* this launch appends them, as `all` says */
   int rotates;       /* Q is rotated, as `all` says */
-  int all_is_given;  /* either of these */
   int rows_q, group; /* rows_q * group <= 64 */
   int window_right;  /* keys to the right of the diagonal that a row sees; -1: all */
   int box_rows;      /* divides KJIT_keys */

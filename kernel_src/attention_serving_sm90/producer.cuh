@@ -13,7 +13,6 @@
 
 #include "attention_serving_sm90/config.cuh"
 #include "attention_serving_sm90/few.cuh"
-#include "attention_serving_sm90/new_keys.cuh"
 #include "attention_serving_sm90/params.h"
 #include "attention_serving_sm90/shared.cuh"
 
@@ -49,14 +48,14 @@ struct Producer {
     }
     griddepcontrol_wait(); // the launch must not end before that pass, whether or not there was a share
     walk.tile.sequence = p.serving.batch;
-    announce(true, append::kNever);
+    announce(true);
   }
 
 private:
   // Take the share that the walk has come to. Its first pages are asked for before anybody is told.
   KJIT_DEVICE void take(bool is_last) {
     const Box box = box_of(walk.tile, first_key() + lane * p.box_rows);
-    announce(is_last, append::first_new(p.serving, walk.tile.sequence));
+    announce(is_last);
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     load_share(walk.tile, walk.share, box);
   }
@@ -66,11 +65,11 @@ private:
   }
 
   // Let the workers have the share that the walk has come to, or the end.
-  KJIT_DEVICE void announce(bool is_last, int first_new) {
+  KJIT_DEVICE void announce(bool is_last) {
     mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
     __syncwarp(); // all lanes have seen this phase: a short job can be done, and the next phase over, in no time
     if (lane == 0) {
-      at.job(jobs.slot) = {walk.tile, walk.share, first_new, is_last};
+      at.job(jobs.slot) = {walk.tile, walk.share, is_last};
       mbarrier_arrive(at.job_full(jobs.slot));
     }
     __syncwarp();

@@ -32,8 +32,7 @@ static_assert(kBytes + SERVING_SM90_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_
 struct alignas(16) Job {
   PlannedTile tile;
   Share share;
-  int first_new; // position of the sequence's first new key that the workers append, or append::kNever
-  bool is_last;  // known to be: a block that has no job behind this one may not know it yet
+  bool is_last; // known to be: a block that has no job behind this one may not know it yet
 };
 static_assert(sizeof(Job) == SERVING_SM90_JOB_BYTES, "a job has its place in shared memory");
 

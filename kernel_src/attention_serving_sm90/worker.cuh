@@ -17,7 +17,6 @@
 
 #include "attention_serving_sm90/config.cuh"
 #include "attention_serving_sm90/meeting.cuh"
-#include "attention_serving_sm90/new_keys.cuh"
 #include "attention_serving_sm90/shared.cuh"
 
 #include "attention_serving/output.cuh"
@@ -54,7 +53,7 @@ struct Worker {
       if (!is_rehearsal) mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
       const Job &job = is_rehearsal ? at.no_job() : at.job(jobs.slot);
       if (!is_rehearsal && job.tile.sequence >= p.batch) return;
-      work_on(job, job.tile, job.share);
+      work_on(job.tile, job.share, job.is_last);
       __syncwarp(); // all lanes have read the job
       if (!is_rehearsal) {
         if (lane == 0) mbarrier_arrive(at.job_empty(jobs.slot));
@@ -74,22 +73,21 @@ private:
     seen[0] = seen[1] = {0, 1};
   }
 
-  KJIT_DEVICE void work_on(const Job &job, const PlannedTile &tile, const Share &share) {
+  KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows packed(p, tile.s, tile.head, tile.index);
     const Output output{p, packed, tile.sequence};
-    const Meeting meeting{output, share, job.is_last, at.work()};
+    const Meeting meeting{output, share, is_last, at.work()};
     int block = 0, end = 1;
     if (!is_rehearsal) {
       rows = packed.count();
       if (share.first != share.last) meeting.begin();
       start(tile, packed);
-      write_new_keys(job);
       block = share.from;
       end = share.to;
     }
 #pragma unroll 1
     for (; block < end; block++)
-      step(job, tile, tile.start + block * cfg::kKeys);
+      step(tile, tile.start + block * cfg::kKeys);
     if (is_rehearsal) return;
     if (share.first == share.last) {
       store(output);
@@ -121,16 +119,6 @@ private:
     const char *const from = query_row(tile, packed, row);
     if (p.cos) return rotary::turned(p, from, chunk, rotary::position_of(p, tile.sequence, packed.query(row)));
     return ld_global_nc_16(from + chunk * kChunkBytes);
-  }
-
-  // What moves the new keys of the job's tile.
-  KJIT_DEVICE append::NewKeys new_keys(const Job &job) const {
-    return {p, job.tile.sequence, job.tile.head, job.first_new, warp, cfg::kWorkers / kLanesPerWarp, lane};
-  }
-
-  KJIT_DEVICE void write_new_keys(const Job &job) const {
-    const int end = smaller(job.tile.start + job.share.to * cfg::kKeys, job.tile.keys.high);
-    if (end > job.first_new) new_keys(job).write(job.tile.start + job.share.from * cfg::kKeys, end);
   }
 
   KJIT_DEVICE void start(const PlannedTile &tile, const PackedRows &packed) {
@@ -182,14 +170,10 @@ private:
 
   // ---- One key block, whose first key is `key` ----
 
-  KJIT_DEVICE void step(const Job &job, const PlannedTile &tile, int key) {
+  KJIT_DEVICE void step(const PlannedTile &tile, int key) {
     const int slot = ring.slot, parity = ring.parity;
     if (!is_rehearsal) {
       mbarrier_wait_parity(at.keys_full(slot), parity);
-      if (key + cfg::kKeys > job.first_new) {
-        wait_for_values();
-        new_keys(job).place(at.keys(slot), at.values(slot), key, key, smaller(key + cfg::kKeys, tile.keys.high));
-      }
       multiply_scores(slot);
       mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
     } else {
@@ -203,17 +187,13 @@ private:
       clear_probabilities();
     }
     if (is_rehearsal) return;
-    wait_for_values();
+    mbarrier_wait_parity(at.values_full(slot), parity);
     if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
       clear_values(slot, tile.keys.low - key, tile.keys.high - key);
     multiply_output(slot);
     mbarrier_arrive_if(at.values_empty(slot), lane == 0);
     __syncwarp();
     ring.advance();
-  }
-
-  KJIT_DEVICE void wait_for_values() const {
-    mbarrier_wait_parity(at.values_full(ring.slot), ring.parity);
   }
 
   // Zero the rows of V in front of `from` and from `to` on.

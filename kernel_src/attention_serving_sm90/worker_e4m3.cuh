@@ -14,7 +14,6 @@
 
 #include "attention_serving_sm90/config.cuh"
 #include "attention_serving_sm90/meeting.cuh"
-#include "attention_serving_sm90/new_keys.cuh"
 #include "attention_serving_sm90/shared.cuh"
 
 #include "attention_serving/products_of_config.cuh"
@@ -26,12 +25,12 @@
 struct Worker {
   const attention_serving_params &p;
   const Layout at;
-  const int index, row_warp; // of the warp: among all, and along the rows
+  const int row_warp;
   Warp warp;
   Ring<cfg::kStages> ring; // the block that is being multiplied
 
   KJIT_DEVICE Worker(const attention_serving_params &params, Layout layout, int warp_index, int lane)
-      : p(params), at(layout), index(warp_index), row_warp(warp_index % cfg::kRowWarps),
+      : p(params), at(layout), row_warp(warp_index % cfg::kRowWarps),
         warp(params, layout.keys(0), layout.values(0), warp_index, lane) {}
 
   KJIT_DEVICE void run() {
@@ -39,24 +38,23 @@ struct Worker {
       mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
       const Job &job = at.job(jobs.slot);
       if (job.tile.sequence >= p.batch) return;
-      work_on(job, job.tile, job.share);
+      work_on(job.tile, job.share, job.is_last);
       __syncwarp(); // all lanes have read the job
       mbarrier_arrive_if(at.job_empty(jobs.slot), warp.lane == 0);
     }
   }
 
 private:
-  KJIT_DEVICE void work_on(const Job &job, const PlannedTile &tile, const Share &share) {
+  KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows rows(p, tile.s, tile.head, tile.index);
     const Result result{{{p, rows, tile.sequence}, at.work()}};
-    const Meeting meeting{result, share, job.is_last, at.work()};
+    const Meeting meeting{result, share, is_last, at.work()};
     if (share.first != share.last) meeting.begin();
-    write_new_keys(job);
     warp.start(rows, tile.sequence, tile.head, row_warp);
     take_query(tile, rows);
 #pragma unroll 1
     for (int block = share.from; block < share.to; block++)
-      step(job, tile, tile.start + block * cfg::kKeys);
+      step(tile, tile.start + block * cfg::kKeys);
     warp.end();
     cfg::sync_workers(); // what was merged in the workers' memory is done with
     finish(result, meeting);
@@ -79,16 +77,6 @@ private:
     meeting.arrive(may_wait);
   }
 
-  // What moves the new keys of the job's tile.
-  KJIT_DEVICE append::NewKeys new_keys(const Job &job) const {
-    return {p, job.tile.sequence, job.tile.head, job.first_new, index, cfg::kWorkers / kLanesPerWarp, warp.lane};
-  }
-
-  KJIT_DEVICE void write_new_keys(const Job &job) const {
-    const int end = smaller(job.tile.start + job.share.to * cfg::kKeys, job.tile.keys.high);
-    if (end > job.first_new) new_keys(job).write(job.tile.start + job.share.from * cfg::kKeys, end);
-  }
-
   // Q from global memory to registers.
   KJIT_DEVICE void take_query(const PlannedTile &tile, const PackedRows &rows) {
     const char *const base = (const char *)p.q + 2 * tile.sequence * p.q_stride.batch;
@@ -102,28 +90,20 @@ private:
   }
 
   // One key block, whose first key is `key`.
-  KJIT_DEVICE void step(const Job &job, const PlannedTile &tile, int key) {
+  KJIT_DEVICE void step(const PlannedTile &tile, int key) {
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
-    if (key + cfg::kKeys > job.first_new) {
-      wait_for_values();
-      new_keys(job).place(at.keys(slot), at.values(slot), key, key, smaller(key + cfg::kKeys, tile.keys.high));
-    }
     warp.step(slot * cfg::kKeyBytes, slot * cfg::kValueBytes, key,
               key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high, [&] {
                 __syncwarp(); // all lanes have read K
                 mbarrier_arrive_if(at.keys_empty(slot), warp.lane == 0);
-                wait_for_values();
+                mbarrier_wait_parity(at.values_full(slot), parity);
                 if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
                   clear_values(slot, tile.keys.low - key, tile.keys.high - key);
               });
     __syncwarp(); // all lanes have read V
     mbarrier_arrive_if(at.values_empty(slot), warp.lane == 0);
     ring.advance();
-  }
-
-  KJIT_DEVICE void wait_for_values() const {
-    mbarrier_wait_parity(at.values_full(ring.slot), ring.parity);
   }
 
   // Zero the rows of V in front of `from` and from `to` on.

@@ -15,12 +15,13 @@ static const struct mutation append_mutations[] = {
     {"all rows are rotated by the first position", "attention_serving/rotary.cuh",
      "p.rotary_by_row ? first + query : first", "first"},
     {"a key is appended one position late", "attention_serving_sm90/new_keys.cuh",
-     "first + i, in_k, in_v)) continue;\\n      const NewRow",
-     "first + i + 1, in_k, in_v)) continue;\\n      const NewRow"},
+     "if (!locate(p, sequence, first + i, in_k, in_v)) {", "if (!locate(p, sequence, first + i + 1, in_k, in_v)) {"},
     {"the columns that are not rotated are forgotten", "attention_serving/rotary.cuh", "if (item >= of_row) {",
      "if (item > of_row) {"},
-    {"a new key is placed a row late", "attention_serving_sm90/new_keys.cuh", "first + i - key;",
-     "first + i - key + 1;"},
+    {"a new key is placed a row late", "attention_serving_sm90/new_keys.cuh", "first + i - from, is_key",
+     "first + i - from + 1, is_key"},
+    {"a block is multiplied before new keys are placed", "attention_serving_sm90/one_part.cuh",
+     "__syncthreads(); // all have been placed", "// all have been placed"},
     {"what was placed is not fenced off from wgmma", "attention_serving_sm90/new_keys.cuh",
      "fence_async_proxy(); // before the stage", "; // before the stage"},
 };
@@ -28,8 +29,6 @@ static const struct mutation append_mutations[] = {
 /* Caught by the same with a window, which the kernel of many tiles serves. */
 static const struct mutation windowed_append_mutations[] = {
     {"Q is not rotated", "attention_serving_sm90/worker.cuh", "if (p.cos) return", "if (p.batch < 0) return"},
-    {"new keys are not written", "attention_serving_sm90/worker.cuh", "if (end > job.first_new) new_keys(job).write",
-     "if (end < 0) new_keys(job).write"},
 };
 
 /* Caught by the same behind left padding, which the kernel without TMA serves. */

@@ -154,32 +154,6 @@ static void test_serving__append_and_rotary_are_right(void **state) {
   expect_right(state, cases, 12);
 }
 
-/* New keys in two blocks of keys, some of them of several blocks of threads; as many as one launch appends, and one
- * more; with windows and chunks that each row's own key lies in. */
-static void test_serving__appended_keys_in_several_blocks_are_right(void **state) {
-  struct serving_case cases[6];
-  for (int i = 0; i < 6; i++) {
-    struct serving_case *c = &cases[i];
-    *c = serving_plain_case();
-    serving_set_lengths(c, 3, (const int[]){3, 3, 3}, (const int[]){1015, i % 2 ? 0 : 61, 126});
-    c->dtype = KJIT_BF16;
-    c->cache = i % 2 ? SERVING_PAGED : SERVING_DENSE;
-    c->layout = (enum serving_layout)(i % 3);
-    c->heads_kv = 3;
-    c->group = 5;
-    c->append = true;
-    for (int b = 0; b < 3; b++)
-      c->added[b] = i == 5 ? 17 : i > 2 ? 16 : 3;
-    c->causal = i != 4;
-    c->window_left = i == 1 ? 20 : -1;
-    c->chunk = i == 2 ? 64 : 0;
-    c->narrow = i == 3;
-    c->rotary_columns = i % 2 ? 64 : 0;
-    c->head_dim = c->head_dim_v = i == 4 ? 256 : 64;
-  }
-  expect_every(state, cases, 6, 1);
-}
-
 static void test_serving__splits_are_right(void **state) {
   struct serving_case cases[8];
   for (int i = 0; i < 8; i++) {
@@ -344,7 +318,6 @@ int main(void) {
       cmocka_unit_test(test_serving__head_sizes_are_right),
       cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),
       cmocka_unit_test(test_serving__append_and_rotary_are_right),
-      cmocka_unit_test(test_serving__appended_keys_in_several_blocks_are_right),
       cmocka_unit_test(test_serving__splits_are_right),
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__prefill_is_right),

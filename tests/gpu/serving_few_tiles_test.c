@@ -112,6 +112,24 @@ static void test_serving_few_tiles__appended_keys_are_right(void **state) {
   expect_every(state, cases, 3, 1);
 }
 
+/* New keys in two blocks of keys, which may be of two blocks of threads; as many as one launch appends, and one more;
+ * more of them than rows. */
+static void test_serving_few_tiles__appended_keys_in_several_blocks_are_right(void **state) {
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = plain_case(2, (const int[]){3, 3}, (const int[]){i == 1 ? 121 : 1015, i % 2 ? 0 : 61});
+    cases[i].heads_kv = 1 + i % 2;
+    cases[i].group = 5;
+    cases[i].append = true;
+    cases[i].causal = i != 2;
+    cases[i].added[0] = cases[i].added[1] = i == 3 ? 17 : i == 2 ? 3 : 16;
+    cases[i].head_dim = i ? 64 : 128;
+    cases[i].layout = (enum serving_layout)(i % 3);
+    if (i == 2) cases[i].cache = SERVING_DENSE;
+  }
+  expect_every(state, cases, 4, 1);
+}
+
 /* Rows and head sizes whose pieces are no whole rounds of a warp, both ways of pairing columns, part of the columns. */
 static void test_serving_few_tiles__rotated_keys_are_right(void **state) {
   static const int rows[] = {1, 2, 4, 3, 1, 9}, groups[] = {4, 8, 16, 1, 40, 1}, columns[] = {128, 16, 64, 32, 128, 96};
@@ -150,6 +168,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
+      cmocka_unit_test(test_serving_few_tiles__appended_keys_in_several_blocks_are_right),
       cmocka_unit_test(test_serving_few_tiles__rotated_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
   };

@@ -96,6 +96,11 @@ static unsigned plan_tag(const struct call *call) {
   return tag | 1;
 }
 
+/* Can its kernel append new keys itself? */
+static bool can_append(const struct part *part) {
+  return part->choice.family->appends && part->choice.family->appends(part->choice.values);
+}
+
 /* Choose a part's kernel. */
 static kjit_status decide_part(struct call *call, const struct serving_problem *problem, int32_t sm_margin,
                                struct part *part, kjit_error *error) {
@@ -156,8 +161,7 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   serving_arguments_fill(args, &call->params);
   call->params.runs = (int)main_part(call)->runs;
   call->params.plan_tag = plan_tag(call);
-  call->params.appends =
-      call->problem.meets_new_keys && call->part_count == 1 && main_part(call)->choice.family->appends;
+  call->params.appends = call->problem.meets_new_keys && call->part_count == 1 && can_append(main_part(call));
   if (args->schedule && args->schedule_bytes >= schedule_bytes(call))
     call->params.plan = (struct attention_serving_plan_head *)(uintptr_t)args->schedule;
   return KJIT_OK;

@@ -56,8 +56,9 @@ struct serving_family {
    * everything else, and write to its workspace alone. */
   bool waits;
 
-  /* Its attend kernel appends new keys itself where problem.meets_new_keys, so that such a call is one launch. */
-  bool appends;
+  /* With this config its attend kernel can append new keys itself, where problem.meets_new_keys: such a call is one
+   * launch. NULL: with none. */
+  bool (*appends)(const int32_t *values);
 
   /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
    * pass that the family does not have is another family's. `error` may be NULL. */

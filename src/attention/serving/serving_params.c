@@ -46,15 +46,11 @@ static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor
          args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0;
 }
 
-/* New keys of a sequence up to which the block of threads that attends to them can as well move them: two of its warps
- * would move more one after the other than the append pass takes with the whole card. */
-#define FEW_NEW_KEYS 16
-
 /* A row sees at least the key of its own position, windows and chunks or not. So with no more new keys than rows each
  * is seen; without bounds on the left the last row sees all. */
 static bool meets_new_keys(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k_new) {
   const bool is_regular = !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k_new && q->shape[SEQ] > 0;
-  return k_new->data && is_regular && k_new->shape[SEQ] <= FEW_NEW_KEYS &&
+  return k_new->data && is_regular && k_new->shape[SEQ] <= SERVING_FEW_NEW_KEYS &&
          (k_new->shape[SEQ] <= q->shape[SEQ] || (args->window_left < 0 && args->attention_chunk == 0));
 }
 

@@ -81,8 +81,7 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->rows_new = params->k_new ? params->rows_new : 0;
   to->appends = params->appends;
   to->rotates = params->cos != NULL;
-  to->all_is_given = to->appends || to->rotates;
-  if (to->all_is_given) to->all = *params;
+  if (to->appends || to->rotates) to->all = *params;
   to->rows_q = params->rows_q;
   to->group = params->group;
   to->window_right = params->window_right;

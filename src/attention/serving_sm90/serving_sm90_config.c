@@ -51,13 +51,16 @@ static uint32_t bands(int32_t columns, uint32_t element_bytes) {
 }
 
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part
- * the latter, and behind it Q where that is rotated; with a narrow cache each warp's O and, behind these, maxima and
- * sums. */
+ * the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and, behind these,
+ * maxima and sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
   const uint32_t q =
       ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
-  if (config->one_part) return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16);
+  if (config->one_part) {
+    const uint32_t kept = (uint32_t)(config->head_dim + config->head_dim_v) * 2;
+    return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
+  }
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
   return q > merge ? q : merge;
