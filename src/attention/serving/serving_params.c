@@ -116,7 +116,9 @@ static void fill_numbers(const kjit_attention_serving_args *args, const kjit_ten
   params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
   params->rows_q = (int)q->shape[SEQ];
   params->window_left = window(args->window_left, chunk);
-  params->window_right = window(is_causal ? 0 : args->window_right, chunk);
+  /* The one row of a sequence stands at its last key, so that nothing is to its right. */
+  const bool is_one_row = params->rows_q == 1 && !args->cu_seqlens_q && !chunk;
+  params->window_right = is_one_row ? -1 : window(is_causal ? 0 : args->window_right, chunk);
   params->chunk = chunk;
   params->cache_rows = (int)k->shape[OUTER];
   params->rows_k = args->page_table ? 0 : (int)k->shape[SEQ];
