@@ -86,7 +86,7 @@ struct attention_serving_params {
   int cache_rows;                /* without pages: rows of the cache; else its pages */
   int page_size;                 /* positions of a page; 0: no pages */
   int page_shift;                /* log2 of it, or -1 */
-  int max_pages;                 /* columns of the page table */
+  int max_pages;                 /* columns of the page table; max_pages * page_size is at most 2^30 */
   int window_left, window_right; /* keys to the left and right of the diagonal that a row sees; -1: all */
   int chunk;                     /* attention chunk; 0: none */
   int rotary_columns, rotary_rows;

@@ -93,7 +93,7 @@ static struct attention_serving_descales descales_of(const kjit_tensor *tensor) 
 
 /* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
 static int window(int32_t given, int32_t chunk) {
-  int32_t width = given > SERVING_MAX_LENGTH ? SERVING_MAX_LENGTH : given;
+  int32_t width = given < SERVING_MAX_LENGTH ? given : SERVING_MAX_LENGTH - 1;
   if (chunk && (width < 0 || width > chunk - 1)) width = chunk - 1;
   return width;
 }

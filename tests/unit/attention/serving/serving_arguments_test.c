@@ -84,6 +84,10 @@ static void test_serving_arguments__what_is_wrong_is_named(void **state) {
   args = good_args();
   args.max_pages = 0;
   expect_refused(&args, "max_pages is 0");
+  args.max_pages = (1 << 30) / PAGE;
+  expect_ok(&args);
+  args.max_pages++;
+  expect_refused(&args, "2^30 in all");
 }
 
 static void test_serving_arguments__rotary_tables_are_checked(void **state) {
