@@ -13,15 +13,15 @@
 #include "base/integer.h"
 
 enum {
-  MAX_HEAD = 256,
-  FEW_ROWS = DECODE_M,     /* more query rows of a key head are bound by products, not by memory */
-  LEAST_KEYS = 256,        /* fewer keys are a matter of the launch alone, */
-  LEAST_OF_MANY = 129,     /* but where more heads than SMs share keys */
-  ROWS_OF_A_WARP = 16,     /* so many rows use the products that a tile makes in any case        */
-  SLOW_BYTES_A_US = 25000, /* of a multiprocessor */
-  LONG_KEYS = 512,         /* with slow memory: with so many steps of 128 keys of many tiles are best, */
-  NARROW_KEYS = 2048,      /* and with so many heads of less than 64 columns are as wider ones */
-  WIDE_COLUMNS = 128       /* more columns and more rows than half a tile are too much for one block of an SM */
+  MAX_HEAD = 256,          /* most columns of a head */
+  FEW_ROWS = DECODE_M,     /* query rows of a key head: with more, products take longer than memory does */
+  LEAST_KEYS = 256,        /* with fewer keys a launch is mostly its beginning and its end */
+  LEAST_OF_MANY = 129,     /* the same where there are more key heads than SMs and query heads share them */
+  ROWS_OF_A_WARP = 16,     /* rows that use all of a warp's products, which a tile makes in any case */
+  SLOW_BYTES_A_US = 25000, /* bytes for each SM below which memory is slow */
+  LONG_KEYS = 512,         /* keys from which on many tiles take steps of 128 keys, with slow memory */
+  NARROW_KEYS = 2048,      /* keys from which on heads of less than 64 columns are as wider ones, with slow memory */
+  WIDE_COLUMNS = 128       /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -104,7 +104,8 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128 };
   const int64_t tiles = problem->batch * problem->heads_kv, places = 2 * card->multiprocessors;
-  const bool is_narrow = columns<DECODE_BAND_COLUMNS, has_rounds = tiles> places;
+  const bool is_narrow = columns < DECODE_BAND_COLUMNS;
+  const bool has_rounds = tiles > places;
   if (!has_slow_memory(card) || rows > ROWS_OF_A_WARP || columns > WIDEST) return false;
   if (!is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;

@@ -170,9 +170,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
                          .shared_bytes = serving_sm90_shared_bytes(config)};
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family serving_sm90_family = {
     .table = {.family = "attention_serving_sm90",
               .fields = rows,
@@ -180,8 +177,6 @@ const kjit_family serving_sm90_family = {
               .config_bytes = sizeof(struct serving_sm90_config)},
     .entry = "attention_serving_sm90",
     .main_file = "attention_serving_sm90/attention_serving_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = rule_check_hopper,
     .is_arch_specific = rule_is_arch_specific,
