@@ -23,6 +23,8 @@
 #error "KJIT_softcap is not defined: 0 or 1"
 #elif !defined(KJIT_one_part)
 #error "KJIT_one_part is not defined: 0 or 1"
+#elif !defined(KJIT_gathered)
+#error "KJIT_gathered is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -57,6 +59,7 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr int kWorkers = SERVING_SM90_WORKERS;
 constexpr bool kOnePart = KJIT_one_part; // a block of threads computes one part of one tile (one_part.cuh)
+constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr int kThreads = kOnePart ? SERVING_SM90_WORKERS : SERVING_SM90_THREADS;
 constexpr int kWorkersBarrier = 1;
 
@@ -75,7 +78,8 @@ static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
 static_assert(!kOnePart || (!kNarrow && !kSoftcap && kRows == SERVING_SM90_M), "one_part: 16-bit caches, 64 rows");
 static_assert(!kOnePart || kHeadDim <= 128, "one_part: Q is held in registers");
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
-static_assert(!kOnePart || kStages * (kKeys / 16) <= kLanesPerWarp, "one_part: a lane for each box of 16 rows");
+static_assert(!kOnePart || kStages * (kKeys / 8) <= kLanesPerWarp, "one_part: a lane for each box of 8 rows");
+static_assert(!kGathered || kOnePart, "gathered: with one_part");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
 // A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.

@@ -6,6 +6,13 @@
 
 #include "attention_serving_sm90/params.h"
 
+/* K or V as the kernel with `gathered` reads them. Distances are in units of 16 bytes; the last row of the last page
+ * begins fewer than 2^32 units behind the first. */
+struct serving_rows {
+  const void *data;
+  unsigned page, seq, head; /* from one page, position and key head to the next */
+};
+
 struct attention_serving_one_part_params {
   struct serving_tensor_map k, v; /* params.h; boxes have box_rows positions */
   const int *used_k;              /* batch, or null: capacity */
@@ -32,6 +39,7 @@ struct attention_serving_one_part_params {
   struct attention_serving_strides o_stride;
   float *lse;
   long long lse_batch_stride, lse_head_stride;
+  struct serving_rows k_rows, v_rows; /* with `gathered`, in place of the maps and of box_rows and box_shift */
 };
 
 #endif

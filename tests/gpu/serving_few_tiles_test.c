@@ -62,6 +62,28 @@ static void test_serving_few_tiles__different_lengths_are_right(void **state) {
   expect_every(state, cases, 6, 1);
 }
 
+/* Pages that no box of TMA fits are loaded row by row: appended keys, causal rows, rows without keys and head sizes
+ * that end within a row of a box among them. */
+static void test_serving_few_tiles__small_pages_are_right(void **state) {
+  static const int pages[] = {1, 2, 4, 1, 1, 8, 2, 1}, sizes[][2] = {{128, 128}, {72, 40}, {64, 128}, {104, 64}};
+  struct serving_case cases[8];
+  for (int i = 0; i < 8; i++) {
+    cases[i] = plain_case(3, (const int[]){1, 1, 1}, (const int[]){i % 2 ? 700 : 1, i < 4 ? 700 : 0, i < 2 ? 700 : 129});
+    cases[i].heads_kv = 1 + i % 2;
+    cases[i].page_size = pages[i];
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].head_dim = sizes[i % 4][0];
+    cases[i].head_dim_v = sizes[i % 4][1];
+    cases[i].causal = i % 2;
+    for (int b = 0; b < 3 && i >= 5; b++)
+      cases[i].rows[b] = 3;
+    for (int b = 0; b < 3 && i == 6; b++)
+      cases[i].added[b] = 2;
+    cases[i].append = i == 6;
+  }
+  expect_every(state, cases, 8, 1);
+}
+
 /* As many sequences as tiles may be, and as a warp has lanes on a GPU. */
 static void test_serving_few_tiles__many_sequences_are_right(void **state) {
   struct serving_case cases[2];
@@ -126,6 +148,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_few_tiles__equal_lengths_are_right),
       cmocka_unit_test(test_serving_few_tiles__different_lengths_are_right),
+      cmocka_unit_test(test_serving_few_tiles__small_pages_are_right),
       cmocka_unit_test(test_serving_few_tiles__many_sequences_are_right),
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),

@@ -1,6 +1,7 @@
 /* When attention_serving_sm90 computes a serving problem, and with which config.
  *
- * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions.
+ * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions. Only the
+ *    kernel of step 3 also takes pages of 1, 2 and 4.
  * 2. 16, 32 or 64 rows of a tile, the fewest that hold a sequence's packed rows. Measured on an H200: two blocks of
  *    threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1 to 3 % faster than
  *    three; with heads of more than 128 columns one block, and as many stages as shared memory holds.
@@ -23,7 +24,6 @@ enum {
   MAX_STAGES = 16,
   ONE_PART_MAX_HEAD = 128,     /* columns of K or V */
   ONE_PART_MAX_BATCH = 32,     /* a lane of a warp has each sequence */
-  ONE_PART_LEAST_BOX = 16,     /* positions of the smallest page */
   ONE_PART_BLOCKS_PER_SM = 2,  /* blocks of threads */
   ONE_PART_BLOCKS_OF_TILE = 4, /* at least so many blocks of threads for a tile */
 };
@@ -33,7 +33,7 @@ static const char *why_not(const struct serving_problem *problem) {
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";
-  return problem->page_size % LEAST_BOX == 0 ? NULL : "pages of other than a multiple of 8 positions";
+  return NULL;
 }
 
 /* The most stages that fit, up to `most`. */
@@ -75,16 +75,17 @@ static bool is_for_one_part(const struct serving_problem *problem, uint32_t mult
   const int64_t blocks = (int64_t)multiprocessors * ONE_PART_BLOCKS_PER_SM, page = problem->page_size;
   return problem->is_simple && !problem->softcap && !problem->is_narrow && problem->head_dim <= ONE_PART_MAX_HEAD &&
          problem->head_dim_v <= ONE_PART_MAX_HEAD && problem->packed_rows <= SERVING_SM90_M &&
-         problem->batch <= ONE_PART_MAX_BATCH && page % ONE_PART_LEAST_BOX == 0 && (page & (page - 1)) == 0 &&
+         problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 &&
          problem->batch * problem->heads_kv * ONE_PART_BLOCKS_OF_TILE <= blocks;
 }
 
-static void choose_one_part(struct serving_sm90_config *config) {
+static void choose_one_part(struct serving_sm90_config *config, const struct serving_problem *problem) {
   config->rows = SERVING_SM90_M;
   config->keys = 64;
   config->stages = 2;
   config->blocks_per_sm = ONE_PART_BLOCKS_PER_SM;
   config->one_part = 1;
+  config->gathered = problem->page_size % LEAST_BOX != 0;
 }
 
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
@@ -98,9 +99,12 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
                                        .head_dim_v = (int32_t)problem->head_dim_v,
                                        .softcap = problem->softcap};
   if (is_for_one_part(problem, place->sm_count))
-    choose_one_part(&config);
-  else
+    choose_one_part(&config, problem);
+  else if (problem->page_size % LEAST_BOX == 0)
     choose_tile(&config, problem->packed_rows);
+  else
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "attention_serving_sm90 does not take so many tiles in pages of other than a multiple of 8 positions");
   memcpy(values, &config, sizeof config);
   return KJIT_OK;
 }

@@ -12,10 +12,12 @@
 
 enum {
   ROW_STEP = 16,            /* rows of a warp's accumulators */
+  LEAST_BOX = 8,            /* rows of the smallest box */
+  QUARTERS = 4,             /* of a block of keys, one for each warp that loads rows */
   MAX_KEYS = 128,           /* a lane looks up the page of each box */
   MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
   MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
-  BOXES = 32,               /* of 16 rows of keys in all stages: a lane of a warp has each */
+  BOXES = 32,               /* in all stages: a lane of a warp has each; with gathered each row of a warp's quarter */
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
   MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
@@ -120,6 +122,8 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
 
 static kjit_status check_one_part(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->one_part, 0, 1)) return rule_broken(error, "one_part", config->one_part, "0 or 1");
+  if (!rule_is_between(config->gathered, 0, 1)) return rule_broken(error, "gathered", config->gathered, "0 or 1");
+  if (!config->one_part && config->gathered) return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
   if (!config->one_part) return KJIT_OK;
   if (serving_sm90_is_narrow(config)) return rule_broken(error, "cache", config->cache, "dtype with one_part 1");
   if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
@@ -127,8 +131,11 @@ static kjit_status check_one_part(const struct serving_sm90_config *config, kjit
     return rule_broken(error, "head_dim", config->head_dim, "at most 128 with one_part 1");
   if (config->rows != SERVING_SM90_M) return rule_broken(error, "rows", config->rows, "64 with one_part 1");
   if (config->keys < MIN_ONE_PART_KEYS) return rule_broken(error, "keys", config->keys, "64 or 128 with one_part 1");
-  if (config->stages * (config->keys / ROW_STEP) <= BOXES) return KJIT_OK;
-  return rule_broken(error, "stages", config->stages, "at most 512 / keys with one_part 1");
+  if (!config->gathered && config->stages * (config->keys / LEAST_BOX) > BOXES)
+    return rule_broken(error, "stages", config->stages, "at most 256 / keys with one_part 1");
+  if (config->gathered && config->stages * (config->keys / QUARTERS) > BOXES)
+    return rule_broken(error, "stages", config->stages, "at most 128 / keys with gathered 1");
+  return KJIT_OK;
 }
 
 static kjit_status check_tile(const struct serving_sm90_config *config, kjit_error *error) {

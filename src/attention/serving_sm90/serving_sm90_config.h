@@ -20,7 +20,8 @@
   X(stages, INT, "blocks of K and V in shared memory: 2 to 16")                                                        \
   X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 or 2")                                       \
   X(softcap, BOOL, "scores are capped")                                                                                \
-  X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64")
+  X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64")                     \
+  X(gathered, BOOL, "k and v are loaded row by row, from pages that no box of TMA fits: with one_part")
 
 struct serving_sm90_config {
 #define SERVING_SM90_MEMBER(name, kind, text) int32_t name;
