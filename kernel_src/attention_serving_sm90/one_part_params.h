@@ -19,7 +19,7 @@ struct attention_serving_one_part_params {
   const int *page_table;          /* or null */
   long long page_table_stride;
   int max_pages;     /* columns of the page table */
-  int batch;         /* sequences: 1 to 32 */
+  int batch;         /* sequences: 1 to 64 */
   int heads_kv;      /* tiles are batch * heads_kv */
   int runs_of_tile;  /* blocks of threads of the grid / tiles, >= 1 */
   int capacity;      /* positions of a row of the cache, or of the page table: less than 2^26 */

@@ -23,7 +23,7 @@ enum {
   MAX_HEAD = 256,
   MAX_STAGES = 16,
   ONE_PART_MAX_HEAD = 128,     /* columns of K or V */
-  ONE_PART_MAX_BATCH = 32,     /* a lane of a warp has each sequence */
+  ONE_PART_MAX_BATCH = 64,     /* a lane of a warp has two sequences */
   ONE_PART_BLOCKS_PER_SM = 2,  /* blocks of threads */
   ONE_PART_BLOCKS_OF_TILE = 4, /* at least so many blocks of threads for a tile */
 };
