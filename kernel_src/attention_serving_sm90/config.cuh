@@ -58,7 +58,7 @@ constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else
 constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr int kWorkers = SERVING_SM90_WORKERS;
-constexpr bool kOnePart = KJIT_one_part; // a block of threads computes one part of one tile (one_part.cuh)
+constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr int kThreads = kOnePart ? SERVING_SM90_WORKERS : SERVING_SM90_THREADS;
 constexpr int kWorkersBarrier = 1;

@@ -62,12 +62,8 @@ struct OnePartBoxes {
   }
 
 private:
-  KJIT_DEVICE int slot() const {
-    return lane >> p.box_shift;
-  }
-  KJIT_DEVICE int index() const {
-    return lane & ((1 << p.box_shift) - 1);
-  }
+  KJIT_DEVICE int slot() const { return lane >> p.box_shift; }
+  KJIT_DEVICE int index() const { return lane & ((1 << p.box_shift) - 1); }
 
   // Where the lane's box of block `next` is. A box behind the last key is asked for in a page that does not exist, so
   // that TMA writes zeros.

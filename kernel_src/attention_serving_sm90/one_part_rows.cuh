@@ -5,13 +5,11 @@
 // V. A row is copied by as many neighbouring lanes as it has pieces of 16 bytes, so that each copy takes whole lines.
 // Nobody waits for copies here: every thread arrives at "full" by cp.async.mbarrier.arrive when its copies are done.
 // Nobody here can fence what was written off from wgmma either, so the threads that multiply do, when they have waited.
-// A row behind the sequence's last key is loaded as the last key once more: its scores are masked, and its values, which
-// a row of P multiplies by 0, are those of a key that this row would multiply anyway.
+// Rows behind the sequence's last key, and rows of a page that does not exist, are written as zeros.
 #pragma once
 #include <kjit/ptx/cp_async_hint.cuh>
 #include <kjit/ptx/cp_async_mbarrier.cuh>
 #include <kjit/ptx/mbarrier.cuh>
-#include <kjit/ptx/tma.cuh>
 #include <kjit/ring.cuh>
 #include <kjit/types.cuh>
 
@@ -20,9 +18,10 @@
 
 struct OnePartRows {
   static constexpr bool kAllWarps = true; // all warps call load_block()
-  // What was loaded is to be fenced off from wgmma; rows behind a sequence's last key are a key's.
+  // What was loaded is to be fenced off from wgmma; rows behind a sequence's last key are zeros.
   static constexpr bool kIsFenced = true;
   static constexpr int kRows = cfg::kKeys / (cfg::kWorkers / kLanesPerWarp); // of a block, that a warp loads
+  static constexpr uint32_t kNowhere = ~0u;
   static_assert(kRows * cfg::kStages <= kLanesPerWarp, "a lane for each row of a warp in all stages");
 
   const attention_serving_one_part_params &p;
@@ -76,31 +75,32 @@ private:
 
   KJIT_DEVICE void look_up(const Part &part) {
     if (next >= part.to) return;
-    const int of_lane = next * cfg::kKeys + warp * kRows + lane % kRows;
-    const int key = of_lane < part.keys ? of_lane : part.keys - 1, index = key >> p.page_shift;
+    const int key = next * cfg::kKeys + warp * kRows + lane % kRows, index = key >> p.page_shift;
     row = key - (index << p.page_shift);
-    page = p.page_table[part.sequence * p.page_table_stride + index];
+    page = -1;
+    if (key < part.keys) page = p.page_table[part.sequence * p.page_table_stride + index];
   }
 
   // Where the lane's row begins, in units of 16 bytes, of which a tensor has fewer than 2^32.
   KJIT_DEVICE uint32_t place(const serving_rows &rows, int head) const {
+    if ((unsigned)page >= (unsigned)p.cache_rows) return kNowhere;
     return (uint32_t)page * rows.page + (uint32_t)row * rows.seq + (uint32_t)head * rows.head;
   }
 
   // Load this warp's rows of a stage, whose places the stage's lanes hold. A chunk of 16 bytes lies at its number XOR
   // the row's number mod 8, as TMA would write it.
-  template <int kColumns>
-  KJIT_DEVICE void load(const void *data, uint32_t place, uint32_t shared, int stage) const {
+  template <int kColumns> KJIT_DEVICE void load(const void *data, uint32_t place, uint32_t shared, int stage) const {
     constexpr int kLanes = cfg::bands(kColumns) * (cfg::kRowBytes / kChunkBytes), kAtOnce = kLanesPerWarp / kLanes;
     static_assert(kAtOnce == 2 || kAtOnce == 4, "heads of 8 to 128 columns");
     const int chunk = lane % kLanes, of_step = lane / kLanes;
     const char *const column = (const char *)data + chunk * kChunkBytes;
+    const bool exists = chunk * kChunkElements < kColumns;
     const uint32_t to = shared + (chunk / 8 * cfg::kKeys + warp * kRows + of_step) * cfg::kRowBytes;
 #pragma unroll
     for (int i = 0; i < kRows; i += kAtOnce) {
       const uint32_t from = __shfl_sync(0xffffffffu, place, stage * kRows + i + of_step);
-      cp_async_16_with(kEvictFirst, to + i * cfg::kRowBytes + ((chunk % 8 ^ i % 8 ^ of_step) << 4),
-                       column + (uint64_t)from * kChunkBytes, chunk * kChunkElements < kColumns ? kChunkBytes : 0);
+      cp_async_16_with(kReadOnce, to + i * cfg::kRowBytes + ((chunk % 8 ^ i % 8 ^ of_step) << 4),
+                       column + (uint64_t)from * kChunkBytes, exists && from != kNowhere ? kChunkBytes : 0);
     }
   }
 };

@@ -68,7 +68,8 @@ static void test_serving_few_tiles__small_pages_are_right(void **state) {
   static const int pages[] = {1, 2, 4, 1, 1, 8, 2, 1}, sizes[][2] = {{128, 128}, {72, 40}, {64, 128}, {104, 64}};
   struct serving_case cases[8];
   for (int i = 0; i < 8; i++) {
-    cases[i] = plain_case(3, (const int[]){1, 1, 1}, (const int[]){i % 2 ? 700 : 1, i < 4 ? 700 : 0, i < 2 ? 700 : 129});
+    cases[i] =
+        plain_case(3, (const int[]){1, 1, 1}, (const int[]){i % 2 ? 700 : 1, i < 4 ? 700 : 0, i < 2 ? 700 : 129});
     cases[i].heads_kv = 1 + i % 2;
     cases[i].page_size = pages[i];
     cases[i].layout = (enum serving_layout)(i % 3);

@@ -1,12 +1,13 @@
 // Copies from global to shared memory by cp.async with a cache policy (sm_80 and later); cp_async.cuh has the others,
 // and how they are waited for.
 #pragma once
+#include <kjit/ptx/cache_policy.cuh>
 #include <kjit/types.cuh>
 
 namespace kjit {
 
 // Copy the first `bytes` (0 to 16) of 16 bytes; the others are written as zeros. L1 is bypassed, and the whole 128-byte
-// line is prefetched into L2, where the policy says how soon it is replaced: kEvictLast or kEvictFirst of tma.cuh.
+// line is prefetched into L2, where the policy says how soon it is replaced: kReadOften or kReadOnce.
 //   shared  shared::cta address, 16-byte aligned
 //   global  16-byte aligned
 // Each thread by itself.

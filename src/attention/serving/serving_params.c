@@ -8,6 +8,9 @@
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 
+/* Packed rows for which a tile is made that holds them all. */
+#define ONE_TILE_ROWS 64
+
 /* Columns of 16 bits that make a row of a box of TMA. */
 #define BAND_COLUMNS 64
 
@@ -59,12 +62,16 @@ static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor
          is_within(k, SIMPLE_ELEMENTS) && is_within(v, SIMPLE_ELEMENTS);
 }
 
+/* Rows that a sequence has at most. */
+static int64_t most_rows(const kjit_attention_serving_args *args, const kjit_tensor *q) {
+  return args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ] ? args->max_seqlen_q : q->shape[SEQ];
+}
+
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
   const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
                     o = serving_view_of(args, O);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
-  const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
-  const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
+  const int64_t most = most_rows(args, &q);
   const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
   return (struct serving_problem){.dtype = q.dtype,
                                   .head_dim = q.shape[COLUMNS],
@@ -119,6 +126,7 @@ static void fill_numbers(const kjit_attention_serving_args *args, const kjit_ten
   params->heads_kv = (int)k->shape[HEADS];
   params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
   params->rows_q = (int)q->shape[SEQ];
+  params->reads_once = most_rows(args, q) * params->group <= ONE_TILE_ROWS;
   params->window_left = window(args->window_left, chunk);
   params->window_right = window(is_causal ? 0 : args->window_right, chunk);
   params->chunk = chunk;

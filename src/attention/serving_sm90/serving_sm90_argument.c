@@ -77,8 +77,8 @@ static unsigned units(long long stride, int32_t length) {
 /* K or V for `gathered`: serving_params.c has seen to it that the distances are right. */
 static struct serving_rows rows_of(const void *data, const struct attention_serving_strides *strides, int32_t pages,
                                    int32_t page_size, int32_t heads) {
-  return (struct serving_rows){
-      data, units(strides->batch, pages), units(strides->seq, page_size), units(strides->head, heads)};
+  return (struct serving_rows){data, units(strides->batch, pages), units(strides->seq, page_size),
+                               units(strides->head, heads)};
 }
 
 /* What the kernel with one_part reads of the argument, behind the maps, in place of `serving`. */

@@ -1,7 +1,7 @@
 /* When attention_serving_sm90 computes a serving problem, and with which config.
  *
- * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions. Only the
- *    kernel of step 3 also takes pages of 1, 2 and 4.
+ * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions. Only
+ * the kernel of step 3 also takes pages of 1, 2 and 4.
  * 2. 16, 32 or 64 rows of a tile, the fewest that hold a sequence's packed rows. Measured on an H200: two blocks of
  *    threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1 to 3 % faster than
  *    three; with heads of more than 128 columns one block, and as many stages as shared memory holds.
@@ -103,8 +103,9 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   else if (problem->page_size % LEAST_BOX == 0)
     choose_tile(&config, problem->packed_rows);
   else
-    return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "attention_serving_sm90 does not take so many tiles in pages of other than a multiple of 8 positions");
+    return error_set(
+        error, KJIT_ERR_UNSUPPORTED,
+        "attention_serving_sm90 does not take so many tiles in pages of other than a multiple of 8 positions");
   memcpy(values, &config, sizeof config);
   return KJIT_OK;
 }

@@ -123,7 +123,8 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
 static kjit_status check_one_part(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->one_part, 0, 1)) return rule_broken(error, "one_part", config->one_part, "0 or 1");
   if (!rule_is_between(config->gathered, 0, 1)) return rule_broken(error, "gathered", config->gathered, "0 or 1");
-  if (!config->one_part && config->gathered) return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
+  if (!config->one_part && config->gathered)
+    return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
   if (!config->one_part) return KJIT_OK;
   if (serving_sm90_is_narrow(config)) return rule_broken(error, "cache", config->cache, "dtype with one_part 1");
   if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
