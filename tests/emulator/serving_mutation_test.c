@@ -164,16 +164,33 @@ static const struct mutation one_part_mutations[] = {
      ";"},
     {"rows that do not exist are written", "attention_serving_sm90/one_part_result.cuh",
      "if (own_row(r) >= rows) continue;\\n      float *const to", "float *const to"},
-    {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part.cuh",
+    {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part_boxes.cuh",
      "p.page_table[part.sequence * p.page_table_stride + page]", "p.page_table[page]"},
-    {"the next pages are those before them", "attention_serving_sm90/one_part.cuh",
-     "next += cfg::kStages;\\n      look_up();", "next += cfg::kStages;"},
+    {"the next pages are those before them", "attention_serving_sm90/one_part_boxes.cuh",
+     "next += cfg::kStages;\\n      look_up(part);", "next += cfg::kStages;"},
     {"partial results are merged before all have arrived", "attention_serving_sm90/one_part_result.cuh",
      "if (!arrives_last) wait_for_all();", ";"},
     {"a part of a tile ends a key block early", "attention_serving_sm90/part.cuh", "of_tile : out.from + most;",
      "of_tile - 1 : out.from + most;"},
     {"every part is of the first head", "attention_serving_sm90/part.cuh", "out.head = within / out.parts;",
      "out.head = 0;"},
+};
+
+/* Caught by the same in pages of four positions. As above. */
+static const struct mutation gathered_mutations[] = {
+    {"what was loaded is not fenced off from wgmma", "attention_serving_sm90/one_part.cuh",
+     "fence_async_proxy(); // keys", "; // keys"},
+    {"lanes arrive before their copies are done", "attention_serving_sm90/one_part_rows.cuh",
+     "cp_async_mbarrier_arrive(at.values_full", "mbarrier_arrive(at.values_full"},
+    {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part_rows.cuh",
+     "p.page_table[part.sequence * p.page_table_stride + index]", "p.page_table[index]"},
+    {"a row behind the last key is loaded", "attention_serving_sm90/one_part_rows.cuh", "if (key < part.keys) page",
+     "if (key <= part.keys) page"},
+    {"every row is swizzled as the first ones", "attention_serving_sm90/one_part_rows.cuh", "^ i % 8 ^", "^"},
+    {"a page's positions are the first one", "attention_serving_sm90/one_part_rows.cuh", "(uint32_t)row * rows.seq",
+     "0u * rows.seq"},
+    {"the next pages are those before them", "attention_serving_sm90/one_part_rows.cuh",
+     "next += cfg::kStages;\\n      look_up(part);", "next += cfg::kStages;"},
 };
 
 /* Caught by decoding from a cache of e4m3 on Hopper, with rows of q that do not fit fp16 as they are. */
@@ -357,6 +374,8 @@ static void test_serving__mistakes_with_few_tiles_on_hopper_are_caught(void **st
   /* Four tiles for sixteen blocks of threads. */
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "8", 1));
   assert_caught(state, &c, one_part_mutations, first_or_all(sizeof one_part_mutations / sizeof *one_part_mutations));
+  c.page_size = 4;
+  assert_caught(state, &c, gathered_mutations, first_or_all(sizeof gathered_mutations / sizeof *gathered_mutations));
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "4", 1));
 }
 

@@ -14,6 +14,19 @@
 #define MULTIPROCESSORS 12
 #define teardown        gpu_teardown
 
+/* With so many multiprocessors that each of 64 sequences gets four blocks of threads. */
+static void expect_with_room(void **state, const struct serving_case *cases, size_t count) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  kjit_runtime *const before = fixture->runtime;
+  kjit_error error = {0};
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "128", 1));
+  fixture->runtime = emulator_runtime_anew(&error);
+  expect_every(state, cases, count, 1);
+  kjit_runtime_destroy(fixture->runtime);
+  fixture->runtime = before;
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
+}
+
 static int setup(void **state) {
   emulator_choose();
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
@@ -24,6 +37,10 @@ static int setup(void **state) {
 #define MULTIPROCESSORS 132
 #define setup           NULL
 #define teardown        NULL
+
+static void expect_with_room(void **state, const struct serving_case *cases, size_t count) {
+  expect_every(state, cases, count, 1);
+}
 #endif
 
 /* Paged, with a workspace of its own, so that what is left of counters by one launch is seen by the next. */
@@ -65,7 +82,7 @@ static void test_serving_few_tiles__different_lengths_are_right(void **state) {
 /* Pages that no box of TMA fits are loaded row by row: appended keys, causal rows, rows without keys and head sizes
  * that end within a row of a box among them. */
 static void test_serving_few_tiles__small_pages_are_right(void **state) {
-  static const int pages[] = {1, 2, 4, 1, 1, 8, 2, 1}, sizes[][2] = {{128, 128}, {72, 40}, {64, 128}, {104, 64}};
+  static const int pages[] = {1, 2, 4, 1, 1, 8, 2, 1}, sizes[][2] = {{128, 128}, {72, 40}};
   struct serving_case cases[8];
   for (int i = 0; i < 8; i++) {
     cases[i] =
@@ -73,8 +90,8 @@ static void test_serving_few_tiles__small_pages_are_right(void **state) {
     cases[i].heads_kv = 1 + i % 2;
     cases[i].page_size = pages[i];
     cases[i].layout = (enum serving_layout)(i % 3);
-    cases[i].head_dim = sizes[i % 4][0];
-    cases[i].head_dim_v = sizes[i % 4][1];
+    cases[i].head_dim = sizes[i / 4][0];
+    cases[i].head_dim_v = sizes[i / 4][1];
     cases[i].causal = i % 2;
     for (int b = 0; b < 3 && i >= 5; b++)
       cases[i].rows[b] = 3;
@@ -145,6 +162,21 @@ static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **
   expect_every(state, cases, 2, 1);
 }
 
+/* More sequences than a warp has lanes, so that a lane has two. */
+static void test_serving_few_tiles__two_sequences_of_a_lane_are_right(void **state) {
+  struct serving_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    cases[i] = plain_case(1, (const int[]){1}, (const int[]){0});
+    cases[i].batch = i ? 64 : 33;
+    cases[i].page_size = i == 1 ? 1 : 16;
+    for (int b = 0; b < cases[i].batch; b++) {
+      cases[i].rows[b] = 1;
+      cases[i].keys[b] = i ? (b * 37 + 5) % 131 * (b % 9 == 8 ? 4 : 1) : 130;
+    }
+  }
+  expect_with_room(state, cases, 3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_few_tiles__equal_lengths_are_right),
@@ -155,6 +187,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
+      cmocka_unit_test(test_serving_few_tiles__two_sequences_of_a_lane_are_right),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("serving attention of few tiles", tests, setup, teardown);

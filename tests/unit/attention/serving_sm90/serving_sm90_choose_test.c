@@ -126,7 +126,8 @@ static struct serving_problem few_tiles(void) {
 }
 
 static bool has_one_part(const struct serving_problem *problem) {
-  return serving_sm90_view(choose(problem, KJIT_SERVING_ATTEND).values)->one_part;
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  return choice.family == &serving_sm90_serving_family && serving_sm90_view(choice.values)->one_part;
 }
 
 static void test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part(void **state) {
@@ -153,7 +154,9 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
   problem.batch = 32;
   assert_true(has_one_part(&problem));
   problem.heads_kv = 1;
-  problem.batch = 33; /* more sequences than a warp has lanes */
+  problem.batch = 64;
+  assert_true(has_one_part(&problem));
+  problem.batch = 65; /* more than two sequences for each lane of a warp */
   assert_false(has_one_part(&problem));
   problem = few_tiles();
   half.sm_count /= 2;
@@ -162,7 +165,7 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
 }
 
 static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for(void **state) {
-  static const int64_t pages[] = {8, 24, 48, 200};
+  static const int64_t pages[] = {3, 12, 24, 48, 200};
   struct serving_problem problem = few_tiles();
   (void)state;
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
@@ -181,6 +184,22 @@ static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_fo
   problem = few_tiles();
   problem.head_dim_v = 136;
   assert_false(has_one_part(&problem));
+}
+
+/* What no box of TMA fits is loaded row by row, where tiles are few; otherwise it is another family's. */
+static void test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
+  struct serving_problem few = few_tiles(), many = few_tiles();
+  (void)state;
+  many.batch = 100;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    const bool is_small = pages[i] % 8 != 0;
+    few.page_size = many.page_size = pages[i];
+    const struct serving_choice choice = choose(&few, KJIT_SERVING_ATTEND);
+    assert_ptr_equal(choice.family, &serving_sm90_serving_family);
+    assert_int_equal(is_small, serving_sm90_view(choice.values)->gathered);
+    assert_int_equal(!is_small, takes(&many));
+  }
 }
 
 /* A caller makes one workspace for all batches. */
@@ -204,6 +223,7 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
   (void)state;
   for (problem.head_dim = 8; problem.head_dim <= 128; problem.head_dim += 8) {
     for (problem.head_dim_v = 8; problem.head_dim_v <= 128; problem.head_dim_v += 8) {
+      problem.page_size = problem.head_dim_v % 16 ? 1 : 16;
       const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
       error_clear(&error);
       assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
@@ -211,12 +231,11 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
     }
   }
   static const struct {
-    int32_t rows, keys, stages, softcap, one_part;
+    int32_t rows, keys, stages, softcap, one_part, gathered;
     const char *named;
-  } wrong[] = {{16, 64, 2, 0, 1, "rows"},
-               {64, 32, 2, 0, 1, "keys"},
-               {64, 64, 2, 1, 1, "softcap"},
-               {64, 64, 2, 0, 2, "one_part"}};
+  } wrong[] = {{16, 64, 2, 0, 1, 0, "rows"},     {64, 32, 2, 0, 1, 0, "keys"},     {64, 64, 2, 1, 1, 0, "softcap"},
+               {64, 64, 2, 0, 2, 0, "one_part"}, {64, 64, 2, 0, 1, 2, "gathered"}, {64, 64, 2, 0, 0, 1, "gathered"},
+               {64, 64, 3, 0, 1, 1, "stages"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const struct serving_sm90_config config = {.dtype = KJIT_BF16,
                                                .cache = KJIT_BF16,
@@ -227,7 +246,8 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
                                                .stages = wrong[i].stages,
                                                .blocks_per_sm = 2,
                                                .softcap = wrong[i].softcap,
-                                               .one_part = wrong[i].one_part};
+                                               .one_part = wrong[i].one_part,
+                                               .gathered = wrong[i].gathered};
     error_clear(&error);
     assert_status(KJIT_ERR_INVALID_CONFIG,
                   serving_sm90_family.check(&serving_sm90_family, (const int32_t *)&config, &error), &error);
@@ -247,6 +267,7 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of_threads),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
+      cmocka_unit_test(test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few),
       cmocka_unit_test(test_serving_sm90_choose__memory_does_not_depend_on_the_batch),
       cmocka_unit_test(test_serving_sm90_choose__configs_of_one_part_are_legal_or_named),
   };
