@@ -4,8 +4,9 @@
 //   (attention_serving/lengths.cuh)
 //
 // Tensors    attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over
-//            the keys of all sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables
-//            are read on the device. There is no padding on the left.
+//            the keys of all sequences, or over pages of a multiple of 8 positions; with one_part over pages of fewer
+//            positions row by row. Lengths, offsets and page tables are read on the device. There is no padding on the
+//            left.
 // Grid       blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
 //            batch (few.cuh, attention_serving/plan.cuh); with one_part, each with one part of one tile (part.cuh).
 // Threads    one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads

@@ -114,10 +114,21 @@ static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
   return multiprocessors * (uint32_t)serving_sm90_view(values)->blocks_per_sm;
 }
 
+/* What attention_serving takes, which computes larger batches in the same pages. */
+static size_t general_partial_bytes(uint32_t multiprocessors, const struct serving_problem *problem) {
+  static const struct family_place hopper = {.arch = HOPPER_ARCH, .shared_per_block = SERVING_SM90_SHARED_BYTES};
+  const struct serving_family *general = serving_families[SERVING_FAMILY_COUNT - 1];
+  int32_t values[SERVING_FIELDS_MAX];
+  if (general->choose(problem, KJIT_SERVING_ATTEND, &hopper, values, NULL) != KJIT_OK) return 0;
+  return general->partial_bytes(values, general->runs(values, multiprocessors), problem);
+}
+
 /* A run ends the tile of another, and begins one that another ends: two slots. With one_part one slot, of the rows that
- * exist, is enough; it takes as much as without, so that the bytes that a caller provides are right for every batch. */
+ * exist, is enough; it takes as much as what computes other batches, so that the bytes that a caller provides are right
+ * for every batch. */
 static size_t partial_bytes(const int32_t *values, uint32_t run_count, const struct serving_problem *problem) {
   struct serving_sm90_config config = *serving_sm90_view(values);
+  if (config.gathered) return general_partial_bytes(run_count / (uint32_t)config.blocks_per_sm, problem);
   config.rows = rows_of(problem->packed_rows);
   return 2 * (size_t)run_count * serving_sm90_partial_bytes(&config);
 }

@@ -21,7 +21,6 @@ enum {
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
   MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
-  SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
   SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
   SYSTEM_BYTES = 1024       /* that the driver takes of each block's */
 };
@@ -100,7 +99,7 @@ static int32_t most_registers(const struct serving_sm90_config *config) {
 
 /* The shared memory that a block may have beside the others of its SM. */
 static uint32_t most_shared(int32_t blocks_per_sm) {
-  return blocks_per_sm == 1 ? SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
+  return blocks_per_sm == 1 ? SERVING_SM90_SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
 }
 
 bool serving_sm90_fits(const struct serving_sm90_config *config) {

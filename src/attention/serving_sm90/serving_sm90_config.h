@@ -23,6 +23,8 @@
   X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64")                     \
   X(gathered, BOOL, "k and v are loaded row by row, from pages that no box of TMA fits: with one_part")
 
+enum { SERVING_SM90_SHARED_BYTES = 232448 }; /* of sm_90, per block after opting in: target.c */
+
 struct serving_sm90_config {
 #define SERVING_SM90_MEMBER(name, kind, text) int32_t name;
   SERVING_SM90_FIELDS(SERVING_SM90_MEMBER)

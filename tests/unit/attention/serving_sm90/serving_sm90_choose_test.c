@@ -202,18 +202,28 @@ static void test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_f
   }
 }
 
-/* A caller makes one workspace for all batches. */
+static size_t partial_bytes(const struct serving_problem *problem) {
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  return choice.family->partial_bytes(choice.values, choice.family->runs(choice.values, 132), problem);
+}
+
+/* A caller makes one workspace for all batches, whichever kernels compute them. */
 static void test_serving_sm90_choose__memory_does_not_depend_on_the_batch(void **state) {
-  const struct serving_family *family = &serving_sm90_serving_family;
+  static const int64_t sizes[][2] = {{64, 64}, {128, 128}, {72, 40}, {128, 64}};
   struct serving_problem few = few_tiles(), many = few_tiles();
   (void)state;
   many.batch = 100;
-  for (few.packed_rows = 1; few.packed_rows <= 64; few.packed_rows++) {
-    many.packed_rows = few.packed_rows;
-    const struct serving_choice a = choose(&few, KJIT_SERVING_ATTEND), b = choose(&many, KJIT_SERVING_ATTEND);
-    assert_int_not_equal(serving_sm90_view(a.values)->one_part, serving_sm90_view(b.values)->one_part);
-    assert_int_equal(family->runs(a.values, 132), family->runs(b.values, 132));
-    assert_int_equal(family->partial_bytes(a.values, 264, &few), family->partial_bytes(b.values, 264, &many));
+  for (size_t i = 0; i < 4; i++) {
+    few.head_dim = many.head_dim = sizes[i][0];
+    few.head_dim_v = many.head_dim_v = sizes[i][1];
+    for (few.packed_rows = 1; few.packed_rows <= 64; few.packed_rows++) {
+      many.packed_rows = few.packed_rows;
+      for (few.page_size = many.page_size = 1; few.page_size <= 16; few.page_size = many.page_size *= 2) {
+        assert_true(has_one_part(&few));
+        assert_false(has_one_part(&many));
+        assert_int_equal(partial_bytes(&few), partial_bytes(&many));
+      }
+    }
   }
 }
 
