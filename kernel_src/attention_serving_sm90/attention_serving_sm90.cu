@@ -21,7 +21,9 @@
 
 #include "attention_serving_sm90/config.cuh"
 
-#if KJIT_one_part
+#if KJIT_one_part && KJIT_cache == 24
+#include "attention_serving_sm90/one_part_e4m3.cuh"
+#elif KJIT_one_part
 #include "attention_serving_sm90/one_part.cuh"
 #elif KJIT_cache == 24
 #include "attention_serving_sm90/producer.cuh"
@@ -35,7 +37,9 @@
 #error "attention_serving_sm90 requires sm_90a"
 #endif
 
-#if KJIT_one_part
+#if KJIT_one_part && KJIT_cache == 24
+using Params = attention_serving_one_part_e4m3_params;
+#elif KJIT_one_part
 using Params = attention_serving_one_part_params;
 #else
 using Params = attention_serving_sm90_params;

@@ -2,10 +2,11 @@
 // as possible. Code that is not in the instruction cache comes from memory, a line of 128 bytes at a time, and with
 // less than about 100 MB of keys and values a call waits longer for its code than for anything else.
 //
-// One warpgroup computes, and also loads K and V: its last warp by TMA (one_part_boxes.cuh), or all of its warps row by
-// row (one_part_rows.cuh). Q is held in registers. A step for one block of keys exists once in the code, and masking is
-// a branch in it. The host gives this kernel no call with a window to the left, chunks, rotary tables, sinks, softcap,
-// left padding, ragged rows, or a cache of 8 bits.
+// A warpgroup computes for each 64 rows of the tile: with 128 rows two, which multiply the same K and V. They also load
+// these: the last warp by TMA (one_part_boxes.cuh), or all warps row by row (one_part_rows.cuh). Q is held in
+// registers. A step for one block of keys exists once in the code, and masking is a branch in it. The host gives this
+// kernel no call with a window to the left, chunks, rotary tables, sinks, softcap, left padding, ragged rows, or a
+// cache of 8 bits.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
@@ -42,7 +43,7 @@ struct OnePart {
   const int thread, warp, lane;
   Loads loads;
   Part part;
-  const int rows; // of a tile, those that exist
+  int rows; // of the tile, those that exist
   Ring<cfg::kStages> ring;
   uint32_t q[kDepth][4];
   float s[kColumns8][4];
@@ -53,7 +54,7 @@ struct OnePart {
 
   KJIT_DEVICE OnePart(const attention_serving_one_part_params &params, Layout layout, int warp)
       : p(params), at(layout), thread((int)threadIdx.x), warp(warp), lane(thread % kLanesPerWarp),
-        loads(params, layout, warp, lane), rows(params.rows_q * params.group) {}
+        loads(params, layout, warp, lane) {}
 
   KJIT_DEVICE void run() {
     if (warp == kLoader) loads.begin_barriers();
@@ -63,6 +64,7 @@ struct OnePart {
       griddepcontrol_wait(); // the launch must not end before the append pass in front of it
       return;
     }
+    rows = rows_of(part.row_tile);
     const OnePartResult result{p, part, rows, at.work()};
     if (thread == 0 && part.parts > 1) result.begin();
     loads.begin(part);
@@ -91,6 +93,11 @@ struct OnePart {
   }
 
 private:
+  // Rows of the sequence's row_tile-th tile of a head.
+  KJIT_DEVICE int rows_of(int row_tile) const {
+    const int left = p.rows_q * p.group - row_tile * cfg::kRows;
+    return left < cfg::kRows ? left : cfg::kRows;
+  }
   KJIT_DEVICE int smallest(int keys) const {
     return keys < part.keys ? keys : part.keys;
   }

@@ -1,5 +1,5 @@
 // Which part of which tile a block of threads of one_part.cuh computes. There are at most 64 sequences, each with one
-// tile for each key head, and no more tiles than blocks of threads.
+// tile for each kRows rows of each key head, and no more tiles than blocks of threads.
 //
 // A tile's blocks of keys are divided among neighbouring blocks of threads. Where all sequences have equally many
 // blocks of keys, every tile has the same number of parts; otherwise a search finds the shortest length of a part with
@@ -13,7 +13,7 @@
 #include "attention_serving_sm90/one_part_params.h"
 
 struct Part {
-  int sequence, head;
+  int sequence, head, row_tile;
   int part, parts; // this block's, and of the tile
   int from, to;    // key blocks
   int keys;        // of the sequence
@@ -67,18 +67,18 @@ KJIT_DEVICE int cut(const attention_serving_one_part_params &p, int lane, int mo
     own.parts[i] = lane * kEach + i < p.batch ? larger((own.blocks[i] + most - 1) / most, 1) : 0;
     all += own.parts[i];
   }
-  return all * p.heads_kv;
+  return all * p.tiles;
 }
 
 // Sequences of different lengths: the shortest part, in key blocks.
 template <int kEach>
 KJIT_DEVICE int shortest_part(const attention_serving_one_part_params &p, int lane, Own<kEach> &own) {
-  const int count = (int)gridDim.x, tiles = p.batch * p.heads_kv;
+  const int count = (int)gridDim.x, tiles = p.batch * p.tiles;
   int blocks = 0;
 #pragma unroll
   for (int i = 0; i < kEach; i++)
     if (lane * kEach + i < p.batch) blocks += own.blocks[i];
-  const int all = sum_of(blocks) * p.heads_kv;
+  const int all = sum_of(blocks) * p.tiles;
   int low = larger((all + count - 1) / count, kLeast);
   int high = larger(tiles < count ? (all + count - tiles - 1) / (count - tiles) : all, low);
 #pragma unroll 1
@@ -115,13 +115,13 @@ KJIT_DEVICE Part find_ragged(const attention_serving_one_part_params &p, int lan
   }
   const int at = (int)blockIdx.x;
   const unsigned behind = __ballot_sync(0xffffffffu, at < end);
-  if (!behind) return {0, 0, 0, 0, 0, 0, 0};
+  if (!behind) return {};
   Part out;
   const int found = kLanesPerWarp - __popc(behind); // ends rise from lane to lane
   int within = at - __shfl_sync(0xffffffffu, end - width, found), index = 0;
 #pragma unroll
   for (int i = 0; i + 1 < kEach; i++) {
-    const int of_one = __shfl_sync(0xffffffffu, own.parts[i], found) * p.heads_kv;
+    const int of_one = __shfl_sync(0xffffffffu, own.parts[i], found) * p.tiles;
     if (index == i && within >= of_one) {
       within -= of_one;
       index++;
@@ -131,8 +131,10 @@ KJIT_DEVICE Part find_ragged(const attention_serving_one_part_params &p, int lan
   out.parts = of_lane(own.parts, found, index);
   out.keys = of_lane(own.keys, found, index);
   const int of_tile = of_lane(own.blocks, found, index);
-  out.head = within / out.parts;
-  out.part = within - out.head * out.parts;
+  const int tile = within / out.parts;
+  out.head = tile / p.row_tiles;
+  out.row_tile = tile - out.head * p.row_tiles;
+  out.part = within - tile * out.parts;
   out.from = out.part * most;
   out.to = out.part + 1 == out.parts ? of_tile : out.from + most;
   return out;
@@ -156,9 +158,11 @@ template <int kEach> KJIT_DEVICE Part find_among(const attention_serving_one_par
   out.parts = wanted < p.runs_of_tile ? wanted : p.runs_of_tile;
   const int tile = divide((int)blockIdx.x, out.parts);
   out.part = (int)blockIdx.x - tile * out.parts;
-  out.sequence = divide(tile, p.heads_kv);
-  out.head = tile - out.sequence * p.heads_kv;
-  if (out.sequence >= p.batch) return {0, 0, 0, 0, 0, 0, 0};
+  out.sequence = divide(tile, p.tiles);
+  const int of_sequence = tile - out.sequence * p.tiles;
+  out.head = divide(of_sequence, p.row_tiles);
+  out.row_tile = of_sequence - out.head * p.row_tiles;
+  if (out.sequence >= p.batch) return {};
   out.keys = of_lane(own.keys, out.sequence / kEach, out.sequence % kEach);
   out.from = out.part * length;
   out.to = out.part + 1 == out.parts ? blocks : out.from + length;

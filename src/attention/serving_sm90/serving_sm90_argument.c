@@ -90,8 +90,9 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->page_table_stride = params->page_table_stride;
   to->max_pages = params->max_pages;
   to->batch = params->batch;
-  to->heads_kv = params->heads_kv;
-  to->runs_of_tile = params->runs / (params->batch * params->heads_kv);
+  to->row_tiles = (params->rows_q * params->group + config->rows - 1) / config->rows;
+  to->tiles = params->heads_kv * to->row_tiles;
+  to->runs_of_tile = params->runs / (params->batch * to->tiles);
   to->capacity = (int)slots; /* serving_params.c: fewer than 2^26 */
   to->rows_new = params->k_new ? params->rows_new : 0;
   to->rows_q = params->rows_q;
@@ -126,6 +127,7 @@ kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
   const int box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
   if (config->one_part) {
     fill_one_part(config, params, box_rows, argument);
+    if (serving_sm90_is_narrow(config)) ((struct attention_serving_one_part_e4m3_params *)argument)->serving = *params;
     if (config->gathered) return KJIT_OK;
   } else {
     to->serving = *params;

@@ -164,6 +164,46 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
   assert_int_equal(0, serving_sm90_view(choice.values)->one_part);
 }
 
+/* More than 64 rows: tiles of 128 rows with a block of threads on each multiprocessor, two or more of them a tile, as
+ * long as attention_prefill_sm90 does not take them. */
+static void test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128(void **state) {
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  problem.batch = 1;
+  for (problem.packed_rows = 65; problem.packed_rows <= 6 * 128; problem.packed_rows += 41) {
+    problem.rows = problem.packed_rows / problem.group;
+    const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+    assert_ptr_equal(choice.family, &serving_sm90_serving_family);
+    assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
+    assert_int_equal(128, serving_sm90_view(choice.values)->rows);
+    assert_int_equal(132, choice.family->runs(choice.values, 132));
+  }
+  problem.is_simple = false;
+  assert_int_equal(64, serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)->rows);
+  problem.is_simple = true;
+  problem.page_size = 1; /* rows that are gathered take all warps of a tile of 64 rows */
+  assert_false(choose(&problem, KJIT_SERVING_ATTEND).family == &serving_sm90_serving_family);
+}
+
+static void test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part(void **state) {
+  struct serving_problem problem = few_tiles();
+  kjit_error error;
+  (void)state;
+  problem.is_narrow = true;
+  for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++) {
+    const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+    error_clear(&error);
+    assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
+    assert_int_equal(problem.packed_rows <= 16   ? 16
+                     : problem.packed_rows <= 32 ? 32
+                                                 : 64,
+                     serving_sm90_view(choice.values)->rows);
+    assert_status(KJIT_OK, serving_sm90_family.check(&serving_sm90_family, choice.values, &error), &error);
+  }
+  problem.packed_rows = 65;
+  assert_false(has_one_part(&problem));
+}
+
 static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for(void **state) {
   static const int64_t pages[] = {3, 12, 24, 48, 200};
   struct serving_problem problem = few_tiles();
@@ -174,9 +214,6 @@ static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_fo
   }
   problem = few_tiles();
   problem.softcap = true;
-  assert_false(has_one_part(&problem));
-  problem = few_tiles();
-  problem.is_narrow = true;
   assert_false(has_one_part(&problem));
   problem = few_tiles();
   problem.head_dim = 136;
@@ -225,6 +262,14 @@ static void test_serving_sm90_choose__memory_does_not_depend_on_the_batch(void *
       }
     }
   }
+  few = few_tiles();
+  few.batch = few.rows = 1;
+  few.packed_rows = 128;
+  many = few;
+  many.is_simple = false;
+  assert_true(has_one_part(&few));
+  assert_false(has_one_part(&many));
+  assert_int_equal(partial_bytes(&few), partial_bytes(&many));
 }
 
 static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(void **state) {
@@ -243,9 +288,10 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
   static const struct {
     int32_t rows, keys, stages, softcap, one_part, gathered;
     const char *named;
-  } wrong[] = {{16, 64, 2, 0, 1, 0, "rows"},     {64, 32, 2, 0, 1, 0, "keys"},     {64, 64, 2, 1, 1, 0, "softcap"},
-               {64, 64, 2, 0, 2, 0, "one_part"}, {64, 64, 2, 0, 1, 2, "gathered"}, {64, 64, 2, 0, 0, 1, "gathered"},
-               {64, 64, 3, 0, 1, 1, "stages"}};
+  } wrong[] = {{16, 64, 2, 0, 1, 0, "rows"},     {64, 32, 2, 0, 1, 0, "keys"},
+               {64, 64, 2, 1, 1, 0, "softcap"},  {64, 64, 2, 0, 2, 0, "one_part"},
+               {64, 64, 2, 0, 1, 2, "gathered"}, {64, 64, 2, 0, 0, 1, "gathered"},
+               {64, 64, 3, 0, 1, 1, "stages"},   {128, 64, 2, 0, 1, 0, "blocks_per_sm"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const struct serving_sm90_config config = {.dtype = KJIT_BF16,
                                                .cache = KJIT_BF16,
@@ -276,6 +322,8 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of_threads),
+      cmocka_unit_test(test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128),
+      cmocka_unit_test(test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
       cmocka_unit_test(test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few),
       cmocka_unit_test(test_serving_sm90_choose__memory_does_not_depend_on_the_batch),
