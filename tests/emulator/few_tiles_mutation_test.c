@@ -26,7 +26,7 @@ static const struct mutation one_part_mutations[] = {
      "if (!arrives_last) wait_for_all();", ";"},
     {"a part of a tile ends a key block early", "attention_serving_sm90/part.cuh", "of_tile : out.from + most;",
      "of_tile - 1 : out.from + most;"},
-    {"every part is of the first head", "attention_serving_sm90/part.cuh", "out.head = within / out.parts;",
+    {"every part is of the first head", "attention_serving_sm90/part.cuh", "out.head = tile / p.row_tiles;",
      "out.head = 0;"},
 };
 

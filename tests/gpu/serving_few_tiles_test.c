@@ -128,6 +128,44 @@ static void test_serving_few_tiles__all_numbers_of_rows_are_right(void **state) 
   expect_every(state, cases, 8, 1);
 }
 
+/* More than 64 rows of a sequence: two warpgroups share K and V, and more than 128 rows make several tiles, the last of
+ * which may have few rows. */
+static void test_serving_few_tiles__many_rows_are_right(void **state) {
+  static const int rows[] = {3, 16, 66, 5, 80}, groups[] = {24, 16, 1, 27, 2};
+  struct serving_case cases[5];
+  for (int i = 0; i < 5; i++) {
+    const int batch = rows[i] * groups[i] > 128 ? 1 : 2;
+    cases[i] = plain_case(batch, (const int[]){rows[i], rows[i]}, (const int[]){i % 3 ? 300 : 600, i == 2 ? 2 : 300});
+    cases[i].group = groups[i];
+    cases[i].causal = i != 4;
+    if (i % 2) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[3].append = true;
+  cases[3].added[0] = rows[3];
+  cases[4].window_right = 1;
+  expect_every(state, cases, 5, 1);
+}
+
+/* K and V of 8 bits: one to four warps along the keys, one part and several, NaN behind the last key. */
+static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
+  static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){i % 2 ? 700 : 100, i == 2 ? 0 : 700});
+    cases[i].narrow = true;
+    cases[i].group = groups[i];
+    cases[i].head_dim = cases[i].head_dim_v = sizes[i];
+    cases[i].causal = rows[i] > 1;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    if (i % 3 == 1) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[3].append = true;
+  cases[3].added[0] = cases[3].added[1] = 2;
+  expect_every(state, cases, 4, 1);
+}
+
 static void test_serving_few_tiles__head_sizes_are_right(void **state) {
   static const int sizes[][2] = {{128, 128}, {40, 72}, {8, 128}, {128, 64}};
   struct serving_case cases[4];
@@ -184,6 +222,8 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__small_pages_are_right),
       cmocka_unit_test(test_serving_few_tiles__many_sequences_are_right),
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__many_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
