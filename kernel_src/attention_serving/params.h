@@ -91,7 +91,6 @@ struct attention_serving_params {
   int most_splits;        /* a tile's keys are divided among at most so many blocks of threads; 0: any number */
   int least_rows;         /* sequences with fewer rows are another launch's */
   int most_rows;          /* and so are those with more; 0: any number */
-  int reads_once;         /* a key is read by one tile alone, which most likely has all rows of its sequence */
   unsigned plan_tag;      /* digest of everything that a schedule depends on but the lengths */
   float scale;            /* of the scores */
   float scale_log2;       /* the same times log2(e) */

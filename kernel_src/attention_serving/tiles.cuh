@@ -4,7 +4,6 @@
 // neighbour's rows or behind a stale entry of a page table is never read: a NaN there cannot reach a product.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
-#include <kjit/ptx/cp_async_hint.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
@@ -68,9 +67,8 @@ KJIT_DEVICE void rotate_query(const attention_serving_params &p, const PackedRow
 // before is computed with, and puts the row's offsets into a table in shared memory.
 struct KeyValueSource {
   const attention_serving_params &p;
-  const char *k, *v;     // key 0, or with pages slot 0 of page 0; of the head
-  const int *pages;      // the sequence's row of the page table
-  const uint64_t policy; // what is read once is the first to be replaced in L2, so that what else L2 holds stays
+  const char *k, *v; // key 0, or with pages slot 0 of page 0; of the head
+  const int *pages;  // the sequence's row of the page table
   int first, end;
   int first_slot;
   uint32_t tiles, table; // shared memory
@@ -78,9 +76,8 @@ struct KeyValueSource {
   KJIT_DEVICE KeyValueSource(const attention_serving_params &params, const Sequence &s, int head, int first, int end,
                              uint32_t tiles, uint32_t table)
       : p(params), k((const char *)params.k + head * params.k_stride.head * cfg::kCacheBytes),
-        v((const char *)params.v + head * params.v_stride.head * cfg::kCacheBytes), pages(nullptr),
-        policy(params.reads_once ? kReadOnce : kReadOften), first(first), end(end), first_slot(s.first_slot),
-        tiles(tiles), table(table) {
+        v((const char *)params.v + head * params.v_stride.head * cfg::kCacheBytes), pages(nullptr), first(first),
+        end(end), first_slot(s.first_slot), tiles(tiles), table(table) {
     if constexpr (cfg::kPaged) {
       pages = p.page_table + s.cache_row * p.page_table_stride;
     } else {
@@ -137,7 +134,7 @@ private:
         inside = inside && offset >= 0;
       }
       const char *const from = inside ? base + offset * cfg::kCacheBytes + chunk * kChunkBytes : base;
-      cp_async_16_with(policy, tile + TileChunks<Tile>::offset(row, chunk), from, inside ? kChunkBytes : 0);
+      cp_async_16_zfill(tile + TileChunks<Tile>::offset(row, chunk), from, inside);
     });
   }
 };

@@ -6,11 +6,9 @@
 // the page table is read once for many blocks, coalesced, and before it is needed. A box behind the tile's last key is
 // asked for in a page that does not exist, so that TMA writes zeros and nothing is looked up.
 #pragma once
-#include <kjit/ptx/cache_policy.cuh>
 #include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/tma.cuh>
-#include <kjit/ptx/tma_hint.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/config.cuh"
@@ -26,16 +24,15 @@ struct Producer {
   const int lane;
   const bool is_few; // the runs are those of a small batch
   Few few;
-  Walk walk;             // otherwise; its tile and share are what the block has come to in both cases
-  const int boxes;       // of a key block
-  const uint64_t policy; // what is read once is the first to be replaced in L2, so that what else L2 holds stays
+  Walk walk;       // otherwise; its tile and share are what the block has come to in both cases
+  const int boxes; // of a key block
   Ring<cfg::kStages> ring;
   Ring<SERVING_SM90_JOBS> jobs;
 
   KJIT_DEVICE Producer(const attention_serving_sm90_params &params, Layout layout, int lane, bool is_few,
                        const Few &of_few, const Walk &first)
       : p(params), at(layout), lane(lane), is_few(is_few), few(of_few), walk(first),
-        boxes(cfg::kKeys / params.box_rows), policy(params.serving.reads_once ? kReadOnce : kReadOften) {}
+        boxes(cfg::kKeys / params.box_rows) {}
 
   // `found`: the walk is at a tile.
   KJIT_DEVICE void run(bool found) {
@@ -127,8 +124,8 @@ private:
     if (index >= 0 && index < boxes) {
 #pragma unroll
       for (int i = 0; i < kBands; i++)
-        tma_load_with(policy, shared + (i * cfg::kKeys + index * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map,
-                      full, i * cfg::kCacheColumns, box.row, head, box.outer);
+        tma_load(shared + (i * cfg::kKeys + index * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map, full,
+                 i * cfg::kCacheColumns, box.row, head, box.outer);
     }
     __syncwarp();
   }

@@ -8,9 +8,6 @@
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 
-/* Packed rows for which a tile is made that holds them all. */
-#define ONE_TILE_ROWS 64
-
 /* Columns of 16 bits that make a row of a box of TMA. */
 #define BAND_COLUMNS 64
 
@@ -126,7 +123,6 @@ static void fill_numbers(const kjit_attention_serving_args *args, const kjit_ten
   params->heads_kv = (int)k->shape[HEADS];
   params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
   params->rows_q = (int)q->shape[SEQ];
-  params->reads_once = most_rows(args, q) * params->group <= ONE_TILE_ROWS;
   params->window_left = window(args->window_left, chunk);
   params->window_right = window(is_causal ? 0 : args->window_right, chunk);
   params->chunk = chunk;
