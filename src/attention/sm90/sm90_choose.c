@@ -26,11 +26,13 @@ enum {
   /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
    */
   FEW_KEYS = 64,
-  MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
-  NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
-  NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
-  SHORT_QUERIES = 512,   /* with so few tiles that those of the end and the diagonal count */
-  LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  MOST_V_OF_THREE = 128,   /* columns of V in parts of three consumers */
+  MOST_V_OF_VARIANT = 160, /* and of a variant, which takes registers too, in whole tiles */
+  NARROW_HEAD = 96,        /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,        /* and those up to which short steps cost more than they spare */
+  SHORT_KEYS = 256,        /* up to so many are best read in short steps, because all of them wait for the first one */
+  SHORT_QUERIES = 512,     /* with so few tiles that those of the end and the diagonal count */
+  LEAST_ROWS = 8,          /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
 /* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
@@ -55,6 +57,7 @@ static const struct head_class classes[] = {
     {112, {{128,  96, 2048}, {128,  96,  4096}}},
     {128, {{128,  80, 2048}, {128,  80,  8192}}},
     {160, {{ 96,  64,    0}, { 80,  64, NEVER}}},
+    {168, {{ 64,  64,    0}, { 64,   0, NEVER}}}, /* 176 columns of three spill */
     {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
@@ -305,7 +308,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
       find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
-  if (needs->is_narrow)
+  if (needs->is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
     consumers = (int32_t)integer_min(consumers, 2);
   else if (needs->is_curved && consumers == 2 && has_three)
     consumers = 3;
