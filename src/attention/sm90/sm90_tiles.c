@@ -15,6 +15,7 @@ enum {
   BEGIN = 1000,             /* start of a tile that overlaps with nothing, beside its steps */
   MERGE = 700,              /* from a split's end to the result, beside the bytes */
   MERGE_OF_MANY = 12000,    /* what more tiles than SMs have to gain at least: their merging is not reckoned */
+  MERGE_OF_WIDE = 12000,    /* what more than 128 columns of V have to gain: their kernels of parts begin slowly */
   MERGE_AGAIN = 3500,       /* what a second level of merges takes beside them */
   MERGE_BYTES_A_NS = 48,    /* bytes of partial results that one SM reads in a nanosecond */
   KEEP_BYTES_A_NS = 2000,   /* bytes of partial results that all SMs write, until others can read them */
@@ -214,7 +215,10 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
   const uint32_t multiprocessors = card->multiprocessors;
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
   const int64_t whole = sm90_tiles_time(tiles, config, 1, card);
-  struct best best = {1, tiles->count >= multiprocessors ? whole - cycles(card, MERGE_OF_MANY) : whole};
+  const int64_t least = tiles->count >= multiprocessors     ? MERGE_OF_MANY
+                        : config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE
+                                                            : 0;
+  struct best best = {1, whole - cycles(card, least)};
   const int64_t one_round = multiprocessors / tiles->count;
   for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)
     consider(&best, rounds * multiprocessors / tiles->count, tiles, config, card);
