@@ -11,17 +11,18 @@ from .runtime import Config
 
 _torch: Any = None
 _attention_variant: Any = None
+_tensor: Any = None  # torch.Tensor, once PyTorch is there
 
 
 def _is_torch(tensor: Any) -> bool:
     """PyTorch is imported by whoever made a tensor of it, never by this package."""
-    global _torch, _attention_variant
+    global _torch, _attention_variant, _tensor
     if _torch is None and "torch" in sys.modules:
         from . import _backward  # noqa: F401 - registers the gradients of what _torch registers
         from . import _torch as module
         from . import _torch_variant
 
-        _torch, _attention_variant = module, _torch_variant.attention_variant
+        _torch, _attention_variant, _tensor = module, _torch_variant.attention_variant, module.torch.Tensor
     return _torch is not None and isinstance(tensor, _torch.torch.Tensor)
 
 
@@ -83,18 +84,18 @@ def attention(
     others = blocks is not None or sinks is not None or window is not None or alibi_slopes is not None
     has_members = others or bias is not None or softcap or attention_chunk
     if functions or texts or has_members:
-        members = variants.NO_MEMBERS
+        members: Optional[tuple[Any, ...]] = None
+        said: Optional[tuple[Any, ...]] = None
         if has_members:
-            members = variants.Members(blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
-        said = None
+            members = blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk
         if functions or texts:
             variants.require_one_kind(score, mask, functions, params, tensors)
             said = (score, mask, score_mod, mask_mod, params, tensors)
-        if not _is_torch(q):
-            given = "score and mask" if said else members.names()
+        if type(q) is not _tensor and not _is_torch(q):
+            given = "score and mask" if said is not None else variants.Members(*members or ()).names()
             raise NotImplementedError(f"{given}: kjit takes this with PyTorch tensors")
         return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
-    if _is_torch(q):
+    if type(q) is _tensor or _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config, deterministic)
     from . import _dlpack
 

@@ -60,7 +60,7 @@ def flash_attn_func(
         return found[:2] if return_attn_probs else found
     options = (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, 0, False)
     serving = _serving()
-    return serving.run(serving.DENSE, (q, k, v), options, q.shape[0], None, None, None, return_attn_probs, None)
+    return serving.run(serving.DENSE, (q, k, v), options, None, None, None, return_attn_probs, None)
 
 
 def flash_attn_varlen_func(
@@ -118,7 +118,6 @@ def flash_attn_varlen_func(
         tensors,
         (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
          False),
-        cu_seqlens_q.shape[0] - 1,
         block_table if page_table is None else page_table,
         s_aux if sinks is None else sinks,
         out,
