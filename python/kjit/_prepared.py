@@ -47,7 +47,7 @@ def _empty_by_dispatcher(shape: Any, strides: Any, dtype: Any, device: Any) -> t
     return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
-def maker_of(tensor: torch.Tensor) -> tuple[Callable[..., torch.Tensor], tuple[Any, ...]]:
+def maker_of(tensor: Any) -> tuple[Callable[..., torch.Tensor], tuple[Any, ...]]:
     """A function and arguments that make a tensor like this one; on a GPU, on the device that is current.
 
     PyTorch's own compiled code makes its tensors by the first, which takes a third of what torch.empty_like() does.
@@ -87,7 +87,7 @@ class CallInPython:
         self._cells = [ctypes.c_uint64.from_address(place) if place else None for place in places]
         self._stream_of, self._device, self._failed, self._unless = stream_of, device, failed, unless
         self._kinds = None if kinds is None else struct.Struct("=" + kinds.decode())
-        self._numbers = None if kinds is None else (ctypes.c_int32 * len(kinds)).from_address(numbers)
+        self._numbers: Any = None if kinds is None else (ctypes.c_int32 * len(kinds)).from_address(numbers)
         self.kept, self.makes, self.first = kept, makes, first
 
     def run(self, tensors: tuple[Any, ...]) -> int:
@@ -181,12 +181,13 @@ def make_call(shared: Shared, places: tuple[int, ...], own: int, out: tuple[int,
     function, kept, numbers = untyped(shared.function), Kept(shared, error), shared.numbers
     made = [each for each in (out if own < 0 else (0, None), lse) if each[1] is not None]
     makes = tuple([maker_of(tensor) for _, tensor in made])
-    kinds, memory = (None, 0) if numbers is None else (numbers.packer.format[1:].encode(), numbers.memory)
+    kinds = None if numbers is None else numbers.packer.format[1:].encode()
+    memory = 0 if numbers is None else ctypes.addressof(numbers.memory)
     kind: Any = CallInPython if native is None else native.Call
     return kind(
         function if native is None else address_of(function), shared.pointers,
         (*places, *[place for place, _ in made]), shared.stream_of if shared.device >= 0 else None, shared.device,
-        ctypes.addressof(error), kept, makes, own, kinds, memory and ctypes.addressof(memory), _failed, shared.unless,
+        ctypes.addressof(error), kept, makes, own, kinds, memory, _failed, shared.unless,
     )  # fmt: skip
 
 

@@ -261,7 +261,7 @@ def recalled(functions: tuple[Optional[Function], ...]) -> tuple[Optional[Found]
     """
     if _untold and _is_untold(functions):
         return None, None
-    found: Any = recall(_entries, functions)
+    found: tuple[Optional[Found], Optional[tuple[Any, Any, Any]]] = recall(_entries, functions)
     if found[0] is None and found[1] is None:
         _note_untold(functions)
     return found

@@ -120,17 +120,17 @@ def _tell_module(value: Any, walk: Walk, depth: int) -> None:
     _tell_named(value.__dict__, walk, depth)
 
 
-def _tell_named_tuple(value: Any, kind: type, walk: Walk, depth: int, torch: Any) -> None:
+def _tell_named_tuple(value: Any, kind: Any, walk: Walk, depth: int, torch: Any) -> None:
     if torch is None or kind is not torch.Size:
-        if not hasattr(kind, "_fields") or kind.__getitem__ is not tuple.__getitem__:  # type: ignore[attr-defined]
+        if not hasattr(kind, "_fields") or kind.__getitem__ is not tuple.__getitem__:
             raise CannotTell
-        _tell_class(value, kind, kind._fields, _NAMED_TUPLE, tuple, walk, depth)  # type: ignore[attr-defined]
+        _tell_class(value, kind, kind._fields, _NAMED_TUPLE, tuple, walk, depth)
     walk.key.append(kind)
     for each in value:
         tell(each, walk, depth + 1)
 
 
-def _tell_instance(value: Any, kind: type, walk: Walk, depth: int) -> None:
+def _tell_instance(value: Any, kind: Any, walk: Walk, depth: int) -> None:
     if kind is not types.SimpleNamespace:
         if kind.__new__ is not object.__new__ or not kind.__flags__ & _HEAP_TYPE:
             raise CannotTell

@@ -161,8 +161,8 @@ class _Call:
         # A kjit_tensor begins with its address.
         places = tuple([0 if tensor is None else self._place(name) for name, tensor in zip(self.names, given)])
         shared = _prepared.Shared(
-            "kjit_attention_serving", (self.runtime.handle, ctypes.addressof(self.args)), self.device, _raw_stream, self,
-            None, _is_capturing if self.device >= 0 else None,
+            "kjit_attention_serving", (self.runtime.handle, ctypes.addressof(self.args)), self.device, _raw_stream,
+            self, None, _is_capturing if self.device >= 0 else None,
         )  # fmt: skip
         at = -1 if own is None else len(given) - 1
         return _prepared.make_call(shared, places, at, (self._place("o"), out), (self._place("lse"), lse))
@@ -295,8 +295,9 @@ def run_cache(
     if isinstance(cache_seqlens, int):
         batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    names: tuple[str, ...] = DECODE
+    tensors: tuple[Any, ...] = (q, k_cache, v_cache, cache_seqlens)
     if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
-        names, tensors = DECODE, (q, k_cache, v_cache, cache_seqlens)
         if descales is not NO_DESCALES:
             names, tensors = NARROW_DECODE, tensors + descales
     else:

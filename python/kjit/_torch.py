@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
 import weakref
 from typing import Any, Callable, NamedTuple, Optional, Union

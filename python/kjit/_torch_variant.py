@@ -47,7 +47,8 @@ class _Prepared:
 
     def __init__(self, args: Any, bound: Optional[Bound], members: Members, tensors: tuple[Any, ...]) -> None:
         #: Of each tensor, the view in the library's arguments that a run writes its address to.
-        self.views = views = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
+        self.views: list[Any] = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
+        views = self.views
         self.scalars, self.variant, numbers, count = None, None, None, 0
         if bound is not None:  # not its tensors: they change
             count, self.variant = len(bound.tensors), bound.variant
@@ -97,7 +98,7 @@ def _first(
     if cast is not tensors:
         return direct(cast, asked, out, bound, members)
     if _torch.is_ragged(tensors[0], tensors[2]):
-        return _torch.padded(lambda *given: direct(*given, bound, members), tensors, asked, out)
+        return _torch.padded(lambda wide, asked, out: direct(wide, asked, out, bound, members), tensors, asked, out)
     made, lse, computes = _torch.first_outputs(tensors, asked, out)
     if not computes:
         return made if lse is None else (made, lse)
@@ -122,7 +123,7 @@ def direct(
     except AttributeError:
         calls = _torch._calls.variants = {}
     variant, values, others = bound or (None, (), ())
-    numbers = None
+    numbers: Optional[tuple[Any, ...]] = None
     if members is not None:
         blocks, sinks, window, softcap, slopes, bias, chunk = members
         if blocks is None:
@@ -134,8 +135,8 @@ def direct(
     result = _launch(calls, head, given, values)
     if result is not None:
         return result
-    members = NO_MEMBERS if members is None else Members(*members)
-    return _first(calls, head, given, bound and Bound(*bound), members)
+    named = NO_MEMBERS if members is None else Members(*members)
+    return _first(calls, head, given, None if bound is None else Bound(*bound), named)
 
 
 # The operator. Its second result is empty where it is not wanted.
@@ -162,8 +163,8 @@ def _members_of(sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: An
     window = (int(sizes[1]), int(sizes[2])) if sizes[0] else None
     lists = None
     if blocks:
-        full = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
-        lists = Lists(blocks[0], blocks[1], *full, int(sizes[4]), int(sizes[5]))
+        full, full_indices = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
+        lists = Lists(blocks[0], blocks[1], full, full_indices, int(sizes[4]), int(sizes[5]))
     return Members(lists, sinks, window, softcap, alibi_slopes, bias, int(sizes[3]))
 
 
@@ -184,12 +185,14 @@ def _attention_variant(
     return result if return_lse else (result, q.new_empty((0,), dtype=torch.float32))
 
 
-@torch.library.register_fake("kjit::attention_variant")
 def _attention_variant_fake(
     q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, return_lse: bool, *rest: Any
 ) -> Any:
     lse = _torch._empty_lse(q, layout) if return_lse else q.new_empty((0,), dtype=torch.float32)
     return _torch._empty_out(q, v), lse
+
+
+torch.library.register_fake("kjit::attention_variant", _attention_variant_fake)
 
 
 # What autograd keeps of it, and the operator of its gradients: those of q, k, v, of the sinks, and in a list those of
@@ -279,7 +282,6 @@ def _attention_variant_backward(
     return (*gradients, of_sinks, [each.to(t.dtype) if want else each for each, t, want in zip(sums, read, reads)])
 
 
-@torch.library.register_fake("kjit::attention_variant_backward")
 def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
     tensors, sinks, slopes, bias = rest[12:16]
     wanted, reads = rest[18:]
@@ -288,6 +290,9 @@ def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: An
     of_read = [t.new_empty(t.shape) if want else torch.empty_like(nothing)
                for t, want in zip((slopes, bias, *tensors), reads)]  # fmt: skip
     return (*(_backward._empty(tensor, want) for tensor, want in zip((q, k, v), wanted)), of_sinks, of_read)
+
+
+torch.library.register_fake("kjit::attention_variant_backward", _attention_variant_backward_fake)
 
 
 def _no_gradient_of(value: Any) -> Any:

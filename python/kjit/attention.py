@@ -22,7 +22,7 @@ def _is_torch(tensor: Any) -> bool:
         from . import _torch as module
         from . import _torch_variant
 
-        _torch, _attention_variant, _tensor = module, _torch_variant.attention_variant, module.torch.Tensor
+        _torch, _attention_variant, _tensor = module, _torch_variant.attention_variant, sys.modules["torch"].Tensor
     return _torch is not None and isinstance(tensor, _torch.torch.Tensor)
 
 
@@ -79,15 +79,16 @@ def attention(
     """
     functions = score_mod is not None or mask_mod is not None
     texts = score is not None or mask is not None or params is not None or tensors is not None
-    if window is not None:
-        window = None if tuple(window) == (-1, -1) else tuple(window)
-    others = blocks is not None or sinks is not None or window is not None or alibi_slopes is not None
+    bounds: Optional[tuple[int, ...]] = None if window is None else tuple(window)
+    if bounds == (-1, -1):
+        bounds = None
+    others = blocks is not None or sinks is not None or bounds is not None or alibi_slopes is not None
     has_members = others or bias is not None or softcap or attention_chunk
     if functions or texts or has_members:
         members: Optional[tuple[Any, ...]] = None
         said: Optional[tuple[Any, ...]] = None
         if has_members:
-            members = blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk
+            members = blocks, sinks, bounds, softcap, alibi_slopes, bias, attention_chunk
         if functions or texts:
             variants.require_one_kind(score, mask, functions, params, tensors)
             said = (score, mask, score_mod, mask_mod, params, tensors)

@@ -192,7 +192,8 @@ class Tables(unittest.TestCase):
         self.assertEqual(place.value, 4096 + 64)
         place.value = 0
         shown = (Showing(),)
-        self.assertIs(_native_part.native.launch({_native_part.native.signature(0, shown): call}, 0, shown, ()), shown[0])
+        calls = {_native_part.native.signature(0, shown): call}
+        self.assertIs(_native_part.native.launch(calls, 0, shown, ()), shown[0])
         self.assertEqual(place.value, 4096 + 64)
 
     def test_tensor__without_strides_is_asked_itself(self):
@@ -294,7 +295,8 @@ class Calls(Made):
         with self.assertRaisesRegex(ValueError, "a tuple of 4"):
             self.made("C").run((base(),))
         make = (base, ())
-        for wrong in (dict(makes=(make,) * 3), dict(makes=(make,), places=()), dict(first=4), dict(makes=(make,), first=3)):
+        few = dict(makes=(make,), places=())
+        for wrong in (dict(makes=(make,) * 3), few, dict(first=4), dict(makes=(make,), first=3)):
             with self.assertRaisesRegex(ValueError, "makes at most 2 tensors"):
                 self.made("C", **wrong)
         for wrong in (dict(makes=(base,)), dict(makes=((base, []),)), dict(makes=(make,), places=(0, None))):

@@ -151,6 +151,10 @@ class Compiling(Folder):
 
 
 class Looking(Folder):
+    def test_sources__are_kept_up_to_a_bound_or_not_at_all(self):
+        for most in (None, 0, 1 << 20):
+            self.assertEqual(kjit.Runtime(source_max_bytes=most).stats()["builds"], 0)
+
     def test_options__with_an_unknown_mode_are_refused(self):
         with self.assertRaisesRegex(ValueError, "cache_mode is 'write'"):
             kjit.Runtime(cache_mode="write")
