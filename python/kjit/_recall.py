@@ -75,7 +75,7 @@ def outline_of(code: types.CodeType) -> Outlined:
 
 
 #: Modules whose functions do not change.
-_MODULES = frozenset(("torch", "math", "operator"))
+_MODULES = frozenset(("torch", "math", "operator", "functools", "_functools", "itertools"))
 
 
 def is_of_modules(value: Any) -> bool:
@@ -284,6 +284,13 @@ def _note_untold(functions: tuple[Optional[Function], ...]) -> None:
         code = getattr(function, "__code__", None)
         if code is not None:
             _untold[id(code)] = [code, 0]
+
+
+def is_watched(kept: list[Any]) -> bool:
+    """Must a trace of functions whose walk kept these tell whether it calls an nn.Module?"""
+    from . import _recall_objects
+
+    return _recall_objects.is_of_neural(kept)
 
 
 def keep(place: Place, variant: Any, values: tuple[Any, ...], tensors: tuple[Any, ...]) -> None:

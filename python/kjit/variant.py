@@ -254,10 +254,12 @@ _NUMBERS = tuple(f"n{i}" for i in range(_abi.KJIT_VARIANT_SCALAR_COUNT_MAX))
 _TENSORS = tuple(f"tensor{i}" for i in range(_abi.KJIT_VARIANT_TENSOR_COUNT_MAX))
 
 
-def _trace_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -> tuple[Reading, bool]:
-    """What they compute, and whether functions that are made alike compute the same."""
-    tracer = _trace.Tracer()
-    score, mask = _trace.trace(tracer, ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)))
+def _trace_functions(
+    score_mod: Optional[Function], mask_mod: Optional[Function], watched: bool = False
+) -> tuple[Reading, bool]:
+    """What they compute, and whether functions that are made alike compute the same; watched: as trace() has it."""
+    tracer, functions = _trace.Tracer(), ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS))
+    score, mask = _trace.trace(tracer, functions, watched)
     tensors, values = tuple(tracer.tensors), tuple(tracer.values)
     if len(tensors) > len(_TENSORS):
         raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")
@@ -280,7 +282,7 @@ def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -
     found, place = _recall.recalled((score_mod, mask_mod))
     if found is not None:
         return found
-    reading, is_pure = _trace_functions(score_mod, mask_mod)
+    reading, is_pure = _trace_functions(score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
     bound = reading.bound()
     if is_pure and place is not None:
         _recall.keep(_recall.Place(*place), *bound)

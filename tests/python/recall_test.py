@@ -108,6 +108,27 @@ class Seen(Recalls):
 
         self.sees(make)
 
+    def test_set__is_seen(self):
+        for kind in (set, frozenset):
+
+            def make(kind=kind):
+                held = [kind((3, 5))]
+                return lambda b, h, i, j: i - j < max(held[0]), lambda: held.__setitem__(0, kind((3, 6)))
+
+            self.sees(make)
+
+    def test_number_of_numpy__is_seen(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+
+        def make():
+            held = [numpy.int64(3)]
+            return lambda b, h, i, j: i - j < held[0], lambda: held.__setitem__(0, numpy.int64(4))
+
+        self.sees(make)
+
     def test_default__is_seen(self):
         def make():
             def mask(b, h, i, j, size=3):
@@ -618,14 +639,103 @@ class Tensors(Recalls):
         ):
             self.is_traced_each_time(lambda function=function: function)
 
-    def test_module__of_pytorchs_is_asked_each_time(self):
+    def neural(self, **more):
+        """An nn.Module with a number, a buffer, a parameter and a module, and a function that reads them."""
+
+        class Inner(torch.nn.Module):
+            step = 2
+
         class Own(torch.nn.Module):
             size = 3
 
-            def mask(self, b, h, i, j):
-                return i - j < self.size
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("length", torch.tensor([3, 4]))
+                self.slope = torch.nn.Parameter(torch.ones(2))
+                self.inner = Inner()
 
-        self.is_traced_each_time(lambda: Own().mask)
+            def mask(self, b, h, i, j):
+                return (i - j < self.size) & (j < self.length[b]) & (self.slope[h] * j > self.inner.step)
+
+        return type("More", (Own,), more)() if more else Own()
+
+    def test_neural_modules__are_seen(self):
+        def set_class(own):
+            type(own).size = 4
+
+        def set_inner(own):
+            own.inner = self.neural()
+            own.inner.step = 5
+
+        for change in (
+            set_class,
+            set_inner,
+            lambda own: setattr(own, "size", 5),
+            lambda own: setattr(own.inner, "step", 7),
+            lambda own: own.register_buffer("length", torch.tensor([3, 4], dtype=torch.int32)),
+            lambda own: own.__dict__.__setitem__("slope", torch.ones(2, dtype=torch.float64)),
+            lambda own: setattr(type(own), "mask", lambda self, b, h, i, j: i >= j),
+        ):
+
+            def make(change=change):
+                own = self.neural()
+                return lambda b, h, i, j: own.mask(b, h, i, j), lambda: change(own)
+
+            with torch.no_grad():
+                self.sees(make)
+
+    def test_neural_module__gives_the_tensors_of_now(self):
+        for _ in self.each_way():
+            own = self.neural()
+            self.trace(own.mask)
+            own.slope = torch.nn.Parameter(torch.zeros(2))
+            own.length = torch.tensor([5, 6])
+            bound, is_traced = self.trace(own.mask)
+            self.assertFalse(is_traced)
+            self.assertEqual(set(map(id, bound.tensors)), {id(own.slope), id(own.length)})
+
+    def test_neural_module__that_is_called_is_asked_each_time(self):
+        class Shift(torch.nn.Module):
+            def forward(self, i):
+                return i + 1
+
+        def hooked():
+            own = self.neural()
+            own.shift = Shift()
+            return lambda b, h, i, j: own.shift(i) - j < 3
+
+        self.is_traced_each_time(hooked)
+        for each in ("children", "parameters", "named_buffers"):
+
+            def counted(each=each):
+                own = self.neural()
+                return lambda b, h, i, j: i - j < len(list(getattr_of(own, each)()))
+
+            def getattr_of(own, each):
+                return {"children": own.children, "parameters": own.parameters}.get(each, own.named_buffers)
+
+            self.is_traced_each_time(counted)
+
+    def test_neural_module__with_ways_of_its_own_is_asked_each_time(self):
+        def asked(self, name):
+            return torch.nn.Module.__getattr__(self, name)
+
+        self.is_traced_each_time(lambda: self.neural(__getattr__=asked).mask)
+
+        class Late:
+            late = 3
+
+        class Mixed(torch.nn.Module, Late):
+            def mask(self, b, h, i, j):
+                return i - j < self.late
+
+        self.is_traced_each_time(lambda: Mixed().mask)
+
+    def test_profile__is_what_it_was(self):
+        own, before = self.neural(), sys.getprofile()
+        for _ in self.each_way():
+            self.trace(own.mask)
+            self.assertIs(sys.getprofile(), before)
 
     def test_functions__of_pytorch_are_told(self):
         for _ in self.each_way():
