@@ -24,7 +24,7 @@ set(cold_files
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
   jit/builder_produce.c jit/builder_recorded.c base/threads/fork_guard.c jit/inspect.c
   runtime/bundle_api.c runtime/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c
-  runtime/gpu.c runtime/own_thread.c runtime/prepare.c runtime/primary.c runtime/record_api.c runtime/runtime.c
+  runtime/gpu.c runtime/prepare.c runtime/primary.c runtime/record_api.c runtime/runtime.c
   runtime/timing.c)
 # A launch asks these for its class and its row.
 set(hot_files attention/tune/tune_attention.c attention/tune/tune_class.c family/tune/tune_store.c

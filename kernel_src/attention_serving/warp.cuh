@@ -29,10 +29,19 @@ struct Warp {
       : p(params), lane(lane), key_offset(warp / cfg::kRowWarps * cfg::kWarpKeys), products(keys, values, warp, lane) {}
 
   KJIT_DEVICE void start(const PackedRows &rows, int sequence, int key_head, int row_warp) {
-    if constexpr (cfg::kNarrow) descales = descales_of(p, sequence, key_head);
+    Seen of_rows[2];
 #pragma unroll
     for (int r = 0; r < 2; r++)
-      seen[r] = seen_by(p, rows.s, rows.query(row_warp * 16 + r * 8 + lane / 4));
+      of_rows[r] = seen_by(p, rows.s, rows.query(row_warp * 16 + r * 8 + lane / 4));
+    start(descales_of(p, sequence, key_head), of_rows);
+  }
+
+  // The same with the keys that the thread's two rows see.
+  KJIT_DEVICE void start(Descales of_head, const Seen (&of_rows)[2]) {
+    if constexpr (cfg::kNarrow) descales = of_head;
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      seen[r] = of_rows[r];
 #pragma unroll
     for (int n = 0; n < cfg::kOutputTiles8; n++)
 #pragma unroll

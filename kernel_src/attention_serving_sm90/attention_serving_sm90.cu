@@ -4,12 +4,13 @@
 //   (attention_serving/lengths.cuh)
 //
 // Tensors    attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over
-//            the keys of all sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables
-//            are read on the device. There is no padding on the left.
+//            the keys of all sequences, or over pages of a multiple of 8 positions; with one_part over pages of fewer
+//            positions row by row. Lengths, offsets and page tables are read on the device. There is no padding on the
+//            left.
 // Grid       blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
 //            batch (few.cuh, attention_serving/plan.cuh); with one_part, each with one part of one tile (part.cuh).
 // Threads    one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads
-//            (producer.cuh); with one_part a warp of the warpgroup loads (one_part.cuh).
+//            (producer.cuh); with one_part warps of the warpgroup load (one_part.cuh).
 // Shared     stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
 // Results    a tile whose keys lie in several runs leaves partial results, which the tile's blocks of threads merge
 //            together in a fixed order (meeting.cuh).
@@ -20,7 +21,9 @@
 
 #include "attention_serving_sm90/config.cuh"
 
-#if KJIT_one_part
+#if KJIT_one_part && KJIT_cache == 24
+#include "attention_serving_sm90/one_part_e4m3.cuh"
+#elif KJIT_one_part
 #include "attention_serving_sm90/one_part.cuh"
 #elif KJIT_cache == 24
 #include "attention_serving_sm90/producer.cuh"

@@ -25,6 +25,8 @@
 #error "KJIT_softcap is not defined: 0 or 1"
 #elif !defined(KJIT_one_part)
 #error "KJIT_one_part is not defined: 0 or 1"
+#elif !defined(KJIT_gathered)
+#error "KJIT_gathered is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -57,9 +59,10 @@ constexpr bool kSoftcap = KJIT_softcap;
 constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else of 16
 constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
-constexpr int kWorkers = SERVING_SM90_WORKERS;
-constexpr bool kOnePart = KJIT_one_part; // a block of threads computes one part of one tile (one_part.cuh)
-constexpr int kThreads = kOnePart ? SERVING_SM90_WORKERS : SERVING_SM90_THREADS;
+constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
+constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
+constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_WORKERS;
+constexpr int kThreads = kOnePart ? kWorkers : SERVING_SM90_THREADS;
 constexpr int kWorkersBarrier = 1;
 
 // A barrier among the threads that multiply, store and merge.
@@ -70,14 +73,17 @@ KJIT_DEVICE void sync_workers() {
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
 static_assert(KJIT_cache == KJIT_dtype || KJIT_cache == 24, "cache: dtype, or 24");
-static_assert(kRows == 16 || kRows == 32 || kRows == 64, "rows: 16, 32 or 64");
+static_assert(kRows == 16 || kRows == 32 || kRows == 64 || (kOnePart && kRows == 128), "rows: 16, 32, 64 or 128");
 static_assert(kKeys % 16 == 0 && kKeys <= 256, "keys: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
 static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
-static_assert(!kOnePart || (!kNarrow && !kSoftcap && kRows == SERVING_SM90_M), "one_part: 16-bit caches, 64 rows");
-static_assert(!kOnePart || kHeadDim <= 128, "one_part: Q is held in registers");
+static_assert(!kOnePart || !kSoftcap, "one_part: softcap 0");
+static_assert(!kOnePart || (kNarrow ? kRows <= SERVING_SM90_M : kRows >= SERVING_SM90_M), "one_part: 64 rows or 128");
+static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: Q is held in registers");
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
-static_assert(!kOnePart || kStages * (kKeys / 16) <= kLanesPerWarp, "one_part: a lane for each box of 16 rows");
+constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
+static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
+static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
 // A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
@@ -110,13 +116,16 @@ constexpr int kNarrowBytes = kStatisticsAt + kKeyWarps * kRows * 8;
 using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
-// With one_part, where Q is rotated: its rows, and 16 bytes that spread them over the banks.
+// The kernels with one_part that append new keys and rotate Q themselves. With 128 rows shared memory has no room for
+// it; with K and V of 8 bits the append pass does it, and calls with rotary tables are left to other kernels.
+constexpr bool kAppends = kOnePart && !kNarrow && kRows == SERVING_SM90_M;
+// There, behind what merging takes, the rows of Q are rotated, with 16 bytes that spread them over the banks.
 constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBytes;
 // Then new keys that are to be appended, each with its value.
 constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
-constexpr int kOnePartBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
+constexpr int kAppendBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
 
-constexpr int kWorkBytes = kOnePart ? kOnePartBytes : kNarrow ? kNarrowBytes : kWideBytes;
+constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kOnePart ? kMergeBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");

@@ -17,4 +17,7 @@ enum {
   SERVING_SM90_JOB_SLOTS = 5       /* those, and one of zeros                                      */
 };
 
+/* Threads of a kernel with one_part: a warpgroup for each 64 rows of a tile. */
+#define SERVING_SM90_ONE_PART_THREADS(rows) ((rows) > 64 ? 256 : 128)
+
 #endif

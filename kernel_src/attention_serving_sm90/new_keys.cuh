@@ -2,12 +2,11 @@
 //
 // The positions of new keys lie in one part of each tile, and nobody else reads them. The warps of the block of threads
 // that has this part
-//   1. write each new key, rotated where tables are given, and its value to the cache and to shared memory, while the
-//      first keys are on their way (write()), and
-//   2. when TMA has brought the block of keys that has these positions, copy them over it (place()): what TMA read
-//   there
-//      is from before or after the first step, whichever came first.
-// So the loads of keys wait for nothing, and no block of threads waits for another.
+//   1. write each new key, rotated where tables are given, and its value to the cache and to shared memory, with TMA
+//      while the first keys are on their way (write()), and
+//   2. when the block of keys that has these positions has been loaded, copy them over it (place()): what was loaded
+//      there is from before or after the first step, whichever came first.
+// So the loads by TMA wait for nothing, and no block of threads waits for another.
 #pragma once
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
@@ -41,8 +40,8 @@ struct NewKeys {
   Chunk *const kept; // shared memory: each new key, and behind it its value
   const int sequence, head, first, turn, turns, lane;
 
-  // Step 1, of the new keys among [from, to). Where the cache has no page for a key, TMA brings zeros, and so does
-  // this.
+  // Step 1, of the new keys among [from, to). Where the cache has no page for a key, zeros are loaded, and
+  // written here.
   KJIT_DEVICE void write(int from, int to) const {
 #pragma unroll 1
     for (int i = turn; i < p.rows_new; i += turns) {

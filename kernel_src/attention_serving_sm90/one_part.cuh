@@ -2,10 +2,12 @@
 // as possible. Code that is not in the instruction cache comes from memory, a line of 128 bytes at a time, and with
 // less than about 100 MB of keys and values a call waits longer for its code than for anything else.
 //
-// One warpgroup computes. Its last warp also issues the TMA loads: each lane has one box of rows of one stage of K and
-// V, looks up the page of that box one round ahead, and copies its columns of K and of V. Q is held in registers. A
-// step for one block of keys exists once in the code, and masking is a branch in it. The host gives this kernel no call
-// with a window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits.
+// A warpgroup computes for each 64 rows of the tile: with 128 rows two, which multiply the same K and V. They also load
+// these: the last warp by TMA (one_part_boxes.cuh), or all warps row by row (one_part_rows.cuh). Q is held in
+// registers. A step for one block of keys exists once in the code, and masking is a branch in it. With 64 rows new keys
+// are appended and Q is rotated where a call asks for it (new_keys.cuh). The host gives this kernel no call with a
+// window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none
+// with rotary tables.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
@@ -16,7 +18,6 @@
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
-#include <kjit/ptx/tma_hint.cuh>
 #include <kjit/warp.cuh>
 
 #include "attention_serving_sm90/new_keys.cuh"
@@ -25,6 +26,14 @@
 #include "attention_serving_sm90/shared.cuh"
 
 #include "attention_serving/rotary.cuh"
+
+#if KJIT_gathered
+#include "attention_serving_sm90/one_part_rows.cuh"
+using Loads = OnePartRows;
+#else
+#include "attention_serving_sm90/one_part_boxes.cuh"
+using Loads = OnePartBoxes;
+#endif
 
 struct OnePart {
   static constexpr int kDepth = ceil_div(cfg::kHeadDim, 16); // products of S, 16 columns of Q and K each
@@ -36,8 +45,9 @@ struct OnePart {
   const attention_serving_one_part_params &p;
   const Layout at;
   const int thread, warp, lane;
+  Loads loads;
   Part part;
-  const int rows; // of a tile, those that exist
+  int rows; // of the tile, those that exist
   Ring<cfg::kStages> ring;
   uint32_t q[kDepth][4];
   float s[kColumns8][4];
@@ -46,31 +56,31 @@ struct OnePart {
   float maximum[2], sum[2]; // of this thread's rows warp * 16 + lane / 4 and + 8; the sums over this thread's columns
   int seen[2];              // keys that these rows see
   int new_from = append::kNever; // position of the sequence's first new key
-  // Of the loader's lanes: the block of keys that comes next into the lane's buffer, and where the lane's box of it is.
-  int next = 0, row = 0, outer = 0;
 
   KJIT_DEVICE OnePart(const attention_serving_one_part_params &params, Layout layout, int warp)
       : p(params), at(layout), thread((int)threadIdx.x), warp(warp), lane(thread % kLanesPerWarp),
-        rows(params.rows_q * params.group) {}
+        loads(params, layout, warp, lane) {}
 
   KJIT_DEVICE void run() {
-    if (warp == kLoader) begin_barriers();
+    if (warp == kLoader) loads.begin_barriers();
     parts::touch_table(p, lane);
     part = parts::find(p, lane);
     if (part.parts == 0) {
       griddepcontrol_wait(); // the launch must not end before the append pass in front of it
       return;
     }
+    rows = rows_of(part.row_tile);
     const OnePartResult result{p, part, rows, at.work()};
     if (thread == 0 && part.parts > 1) result.begin();
-    next = part.from + slot();
-    look_up();
+    loads.begin(part);
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
-    if (p.appends) new_from = p.used_k[part.sequence];
-    const bool writes = smallest(part.to * cfg::kKeys) > new_from && warp != kLoader && turn(warp) < p.rows_new;
-    if (writes || (p.rotates && has_rows(0))) prepare(p, part, at.work(), new_from, warp, lane);
+    if constexpr (cfg::kAppends) {
+      if (p.appends) new_from = p.used_k[part.sequence];
+      const bool writes = smallest(part.to * cfg::kKeys) > new_from && warp != kLoader && turn(warp) < p.rows_new;
+      if (writes || (p.rotates && has_rows(0))) prepare(p, part, at.work(), new_from, warp, lane);
+    }
     start(result);
     // The first pass of the loop, in front of the first block, fills all stages, so that the code that loads exists
     // once. `is_first` depends on a parameter, because the compiler would otherwise make a second copy for that pass.
@@ -78,11 +88,12 @@ struct OnePart {
 #pragma unroll 1
     for (int block = part.from - 1; block < part.to; block++) {
       if (!is_first) step(block, all_see);
-      if (warp == kLoader) load_block(block, is_first);
+      if (Loads::kAllWarps || warp == kLoader) loads.load_block(part, ring, block, is_first);
       if (!is_first) ring.advance();
       is_first = false;
       // What is seldom run lies at the end of the loop, so that the code of a step is in one piece.
-      if ((block + 2) * cfg::kKeys > new_from && block + 1 < part.to) place_new_keys((block + 1) * cfg::kKeys);
+      if constexpr (cfg::kAppends)
+        if ((block + 2) * cfg::kKeys > new_from && block + 1 < part.to) place_new_keys((block + 1) * cfg::kKeys);
     }
     if (part.parts == 1) {
       result.store(warp, o, maximum, sum);
@@ -95,75 +106,17 @@ struct OnePart {
   }
 
 private:
+  // Rows of the sequence's row_tile-th tile of a head.
+  KJIT_DEVICE int rows_of(int row_tile) const {
+    const int left = p.rows_q * p.group - row_tile * cfg::kRows;
+    return left < cfg::kRows ? left : cfg::kRows;
+  }
   KJIT_DEVICE int smallest(int keys) const {
     return keys < part.keys ? keys : part.keys;
   }
   // True when some of the warp's r-th rows exist: the same for all its lanes.
   KJIT_DEVICE bool has_rows(int r) const {
     return warp * 16 + 8 * r < rows;
-  }
-
-  // ---- Loads: the loader's warp ----
-
-  KJIT_DEVICE void begin_barriers() const {
-    if (lane == 0) {
-      at.initialise();
-      prefetch_tensormap((const TensorMap *)&p.k);
-      prefetch_tensormap((const TensorMap *)&p.v);
-    }
-    __syncwarp(); // the other lanes use the mbarriers too
-  }
-
-  KJIT_DEVICE int slot() const {
-    return lane >> p.box_shift;
-  }
-  KJIT_DEVICE int index() const {
-    return lane & ((1 << p.box_shift) - 1);
-  }
-
-  // Where the lane's box of block `next` is. A box behind the last key is asked for in a page that does not exist, so
-  // that TMA writes zeros.
-  KJIT_DEVICE void look_up() {
-    const int key = next * cfg::kKeys + index() * p.box_rows;
-    row = 0;
-    outer = p.cache_rows;
-    if (next >= part.to || key >= part.keys) return;
-    row = key;
-    outer = part.sequence;
-    if (!p.page_table) return;
-    const int page = key >> p.page_shift;
-    row = key - (page << p.page_shift);
-    outer = p.page_table[part.sequence * p.page_table_stride + page];
-  }
-
-  // A key is read once in a call, so its line of L2 is the first to be replaced, and what else L2 holds stays.
-  template <int kBands> KJIT_DEVICE void load(const serving_tensor_map &map, uint32_t shared) const {
-#pragma unroll
-    for (int i = 0; i < kBands; i++)
-      tma_load_with(kEvictFirst, shared + (i * cfg::kKeys + index() * p.box_rows) * cfg::kRowBytes,
-                    (const TensorMap *)&map, shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()),
-                    i * cfg::kCacheColumns, row, part.head, outer);
-  }
-
-  // Load into the stage of the block that was just multiplied, or into all stages when `is_first`.
-  KJIT_DEVICE void load_block(int block, bool is_first) {
-    if (!is_first) {
-      if (block + cfg::kStages >= part.to) return;
-      mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity); // then K has been multiplied, too
-    }
-    const bool loads = next < part.to && (is_first ? slot() < cfg::kStages : slot() == ring.slot);
-    if (loads && index() == 0) {
-      mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
-      mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
-    }
-    __syncwarp(); // the bytes are expected before they come
-    if (loads) {
-      load<cfg::kKeyBands>(p.k, at.keys(slot()));
-      load<cfg::kValueBands>(p.v, at.values(slot()));
-      next += cfg::kStages;
-      look_up();
-    }
-    __syncwarp();
   }
 
   // ---- Q ----
@@ -236,7 +189,8 @@ private:
     const int own = result.own_row(r), row = own < rows ? own : warp * 16;
     result.find_row(row, query, head);
     if (p.window_right >= 0) seen[r] = smallest(query + part.keys - p.rows_q + p.window_right + 1);
-    const char *const from = (p.rotates ? turned_row(at.work(), row) : query_row(query, head)) + 4 * (lane % 4);
+    const bool is_turned = cfg::kAppends && p.rotates;
+    const char *const from = (is_turned ? turned_row(at.work(), row) : query_row(query, head)) + 4 * (lane % 4);
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
 #pragma unroll
@@ -249,6 +203,7 @@ private:
   KJIT_DEVICE void step(int block, int all_see) {
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
+    if constexpr (Loads::kIsFenced) fence_async_proxy(); // keys
     multiply_scores(slot);
     if (has_rows(0)) {
       if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
@@ -257,7 +212,10 @@ private:
       clear_probabilities();
     }
     mbarrier_wait_parity(at.values_full(slot), parity);
-    if ((block + 1) * cfg::kKeys > part.keys) clear_values(slot, part.keys - block * cfg::kKeys);
+    if constexpr (Loads::kIsFenced)
+      fence_async_proxy(); // values
+    else if ((block + 1) * cfg::kKeys > part.keys)
+      clear_values(slot, part.keys - block * cfg::kKeys);
     multiply_output(slot);
     mbarrier_arrive_if(at.values_empty(slot), lane == 0);
     __syncwarp();

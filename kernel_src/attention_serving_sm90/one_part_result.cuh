@@ -17,9 +17,9 @@
 struct OnePartResult {
   static constexpr float kNoKey = -1e30f; // the maximum of a row that has seen no key
   static constexpr int kOutput8 = cfg::kHeadDimV / 8;
-  static constexpr int kQuads = cfg::kHeadDimV / 4; // groups of four columns of a row
-  static constexpr int kLoaded = 4;                 // partial results that a thread loads at the same time
-  static constexpr int kMostHelpers = 8;            // threads that share the partial results of one quad
+  static constexpr int kQuads = cfg::kHeadDimV / 4;                   // groups of four columns of a row
+  static constexpr int kLoaded = cfg::kRows > SERVING_SM90_M ? 8 : 4; // partial results that a thread loads together
+  static constexpr int kMostHelpers = 8; // threads that share the partial results of one quad
 
   const attention_serving_one_part_params &p;
   const Part &part;
@@ -34,10 +34,11 @@ struct OnePartResult {
   // True when some of the warp's r-th rows exist, which is the same for all lanes of a warp.
   KJIT_DEVICE bool has_rows(int warp, int r) const { return warp * 16 + 8 * r < rows; }
 
-  // The query and the query head of a row.
+  // The query and the query head of a row of the tile.
   KJIT_DEVICE void find_row(int row, int &query, int &head) const {
-    query = parts::divide(row, p.group);
-    head = part.head * p.group + row - query * p.group;
+    const int of_head = part.row_tile * cfg::kRows + row;
+    query = parts::divide(of_head, p.group);
+    head = part.head * p.group + of_head - query * p.group;
   }
 
   // Store the result of a tile that this block of threads has alone. `maximum` is of scores.
@@ -87,12 +88,25 @@ struct OnePartResult {
     }
   }
 
+  // Write 8 columns of a row to the block's partial result, with the first ones the row's maximum (of scores times
+  // log2 e) and sum.
+  KJIT_DEVICE void keep_chunk(int row, int chunk, const float (&values)[8], float maximum, float sum) const {
+    float *const own = partial(part.part);
+    Quad *const to = (Quad *)(own + row * cfg::kHeadDimV + chunk * 8);
+    to[0] = {{values[0], values[1], values[2], values[3]}};
+    to[1] = {{values[4], values[5], values[6], values[7]}};
+    if (chunk == 0) statistics(own)[row] = {maximum, sum};
+  }
+
   // Arrive, and merge slices. All threads, when each has written its part of the partial result.
   KJIT_DEVICE void arrive(bool may_wait) const {
+    // Helpers for a quad make more slices, but more slices than parts would be merged one after the other.
+    const int quads = rows * kQuads;
     int helpers_log2 = 0;
-    while ((1 << helpers_log2) < kMostHelpers && (kLoaded << helpers_log2) < part.parts)
+    while ((1 << helpers_log2) < kMostHelpers && (kLoaded << helpers_log2) < part.parts &&
+           quads << (helpers_log2 + 1) <= part.parts * cfg::kWorkers)
       helpers_log2++;
-    const int quads = rows * kQuads, at_once = cfg::kWorkers >> helpers_log2;
+    const int at_once = cfg::kWorkers >> helpers_log2;
     // No more slices than parts, because the last to arrive would merge the rest one after the other.
     const int wanted = ceil_div(quads, at_once), slices = wanted < part.parts ? wanted : part.parts;
     uint32_t *const word = (uint32_t *)(shared + cfg::kWordAt);
@@ -132,14 +146,19 @@ private:
           sum == 0.0f ? __int_as_float(0xff800000) : (maximum + lg2_approx(sum)) * kLn2;
   }
 
+  // Rows of the call's largest tile.
+  KJIT_DEVICE int most_rows() const {
+    return p.row_tiles > 1 ? cfg::kRows : rows;
+  }
+
   // A partial result is the rows of O that exist, unnormalised, then each row's maximum (of scores times log2 e) and
-  // sum, for an even number of rows, so that the next partial result begins at a multiple of 16 bytes.
+  // sum. It has room for the rows of the largest tile, made even, so that the next begins at a multiple of 16 bytes.
   KJIT_DEVICE float *partial(int number) const {
-    const int floats = rows * cfg::kHeadDimV + (rows + 1) / 2 * 4;
+    const int floats = most_rows() * cfg::kHeadDimV + (most_rows() + 1) / 2 * 4;
     return p.partials + ((int)blockIdx.x - part.part + number) * (int64_t)floats;
   }
   KJIT_DEVICE Pair *statistics(float *partial) const {
-    return (Pair *)(partial + rows * cfg::kHeadDimV);
+    return (Pair *)(partial + most_rows() * cfg::kHeadDimV);
   }
 
   // ---- The meeting ----

@@ -62,12 +62,13 @@ struct Layout {
   KJIT_DEVICE uint32_t job_empty(int slot) const { return barrier(4 * cfg::kStages + SERVING_SM90_JOBS + slot); }
 
   // Initialise the mbarriers. One thread, before a barrier of the block. "Full" takes one arrival, of the lane that
-  // expects the bytes; "empty" takes one of each warp that multiplies.
+  // expects the bytes, or without TMA one of each thread; "empty" takes one of each warp that multiplies.
   KJIT_DEVICE void initialise() const {
+    constexpr int kArrivals = cfg::kGathered ? cfg::kWorkers : 1;
     for (int i = 0; i < cfg::kStages; i++) {
-      mbarrier_init(keys_full(i), 1);
+      mbarrier_init(keys_full(i), kArrivals);
       mbarrier_init(keys_empty(i), cfg::kWorkers / kLanesPerWarp);
-      mbarrier_init(values_full(i), 1);
+      mbarrier_init(values_full(i), kArrivals);
       mbarrier_init(values_empty(i), cfg::kWorkers / kLanesPerWarp);
     }
     for (int i = 0; i < SERVING_SM90_JOBS; i++) {

@@ -47,6 +47,8 @@ constexpr int kKLoad = KJIT_K_mma_load_K_tiles;
 constexpr int kVLoad = KJIT_V_mma_load_K_tiles;
 constexpr bool kDoubleBuffer = KJIT_mma_double_buffer_loads;
 constexpr bool kOptimizedSoftmax = KJIT_optimized_softmax;
+// The tiered build's first kernel, which should be compiled soon. Where two ways differ in code, it takes the shorter.
+constexpr bool kShortCode = !kOptimizedSoftmax && kKeyRows == 16;
 #ifdef KJIT_variant
 constexpr bool kVariant = true; // an attention variant: variant_block.cuh
 #else

@@ -140,7 +140,10 @@ struct Block {
   }
 
   template <bool kMayBeLast, typename Source> KJIT_DEVICE void load_ragged(Source &source, int j) const {
-    if (kMayBeLast && j == key_blocks(p) - 1)
+    const bool is_last = kMayBeLast && j == key_blocks(p) - 1;
+    if constexpr (cfg::kShortCode)
+      source.template load<true>(is_last ? last_block_rows(p) : cfg::kKeyRows);
+    else if (is_last)
       source.template load<true>(last_block_rows(p));
     else
       source.template load<false>(cfg::kKeyRows);
@@ -258,6 +261,13 @@ struct Block {
       if (p.lse != nullptr && rows.lane % 4 == 0 && query < p.seq_q)
         p.lse[blockIdx.z * p.lse_batch_stride + blockIdx.y * p.lse_head_stride + query] = log_sum_exp;
     });
+    if constexpr (cfg::kShortCode)
+      output_to_global(rows);
+    else
+      output_by_shared(rows);
+  }
+
+  KJIT_DEVICE void output_by_shared(const WarpRows &rows) const {
     if constexpr (cfg::QTile::kColumns == cfg::OTile::kColumns)
       __syncwarp(); // the warp's last read of its Q rows is over: O takes their place
     else
@@ -266,6 +276,23 @@ struct Block {
     __syncwarp(); // the rows below were written by other lanes
     store_tile(rows.cursor<cfg::OTile, cfg::kHeadDimV>(p.o, p.o_stride), q_tile, rows.first_in_tile, rows.lane,
                p.seq_q - rows.first);
+  }
+
+  // Store O straight from the registers, 4 bytes a thread at a time: two stores for each sector of global memory, but
+  // much less code than the way through shared memory.
+  KJIT_DEVICE void output_to_global(const WarpRows &rows) const {
+    char *const head = (char *)head_start(p.o, p.o_stride, blockIdx.y) + rows.lane % 4 * 4;
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const int query = rows.first + m * 16 + r * 8 + rows.lane / 4;
+        char *const row = head + query * p.o_stride.seq * 2;
+        if (query >= p.seq_q) continue;
+#pragma unroll
+        for (int n = 0; n < cfg::kOutputTiles8; n++)
+          *(uint32_t *)(row + n * 16) = cvt_rn_x2(cfg::Element{}, o[m][n][2 * r], o[m][n][2 * r + 1]);
+      }
   }
 
   KJIT_DEVICE void output_to_shared(const WarpRows &rows) const {

@@ -79,14 +79,22 @@ class _Hold(weakref.ref):  # type: ignore[type-arg]
         self.handle.value = None
 
 
+#: How long the process's end waits for a compile that was cancelled, at most: front ends take some seconds.
+_LONGEST_WAIT_MS = 60_000
+
+
 def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     """Ends a runtime that nobody closed: at exit, or when its object goes.
 
     A forked child must not touch its parent's GPU, and daemon threads may still be inside the library at exit; then
-    the operating system cleans up instead.
+    the operating system cleans up instead. But a thread must not be inside NVRTC when the process ends, because NVRTC
+    takes itself down then, and the thread crashes.
     """
-    busy = any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread())
-    if os.getpid() != process or busy:
+    if os.getpid() != process:
+        return
+    if any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
+        lib.kjit_runtime_cancel(handle)
+        lib.kjit_runtime_wait_compiles(handle, _LONGEST_WAIT_MS, None)
         return
     _cuda.wait_for_all()
     for hold in list(owned.values()):
@@ -250,8 +258,10 @@ class Runtime(CacheUpkeep):
     ) -> str:
         """Which kernel compile_attention() builds: the family's name, a blank, and its config.
 
-        card: a name of kjit.known_cards(), for what the rules choose on a card that is not here.
+        card: a name of kjit.known_cards(), for what the rules choose on a card that is not here. Where calls on it
+        launch another kernel in front, " behind " and that one's family follow.
         """
+        front = _abi.kjit_config()
         text = ctypes.create_string_buffer(_abi.KJIT_CONFIG_TEXT_MAX)
         problem = _problem(dtype, head_dim, causal, sizes)
         if card is not None:
@@ -262,10 +272,18 @@ class Runtime(CacheUpkeep):
                 ctypes.byref(_known_card(card)),
                 ctypes.byref(kernel),
             )
+            call(
+                lib.kjit_attention_front,
+                ctypes.byref(kernel),
+                ctypes.byref(problem),
+                ctypes.byref(_known_card(card)),
+                ctypes.byref(front),
+            )
         else:
             kernel = self._choose(problem, arch)
         call(lib.kjit_config_print, ctypes.byref(kernel), 0, text, len(text))
-        return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}"
+        behind = f" behind {lib.kjit_family_name(front.family).decode()}" if front.family else ""
+        return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}{behind}"
 
     def _choose(self, problem: Any, arch: Optional[str]) -> Any:
         kernel = _abi.kjit_config()
@@ -352,6 +370,10 @@ class Runtime(CacheUpkeep):
         What memory and cache hold is still found.
         """
         lib.kjit_runtime_cancel(self.handle)
+
+    def wait_compiles(self, timeout_ms: int) -> None:
+        """Wait until no thread is inside the compiler in this process; TimeoutError: one still is. 0: only look."""
+        call(lib.kjit_runtime_wait_compiles, self.handle, timeout_ms)
 
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""

@@ -33,6 +33,7 @@ const int32_t attention_no_fields[1] = {0};
 const kjit_family attention_block_list_family = {.table = {.family = "attention_block_list"},
                                                  .entry = "attention_block_list",
                                                  .main_file = "attention_variant/block_list.cu",
+                                                 .is_exact = true,
                                                  .print = print,
                                                  .check = check,
                                                  .geometry = geometry_of_list};
@@ -40,6 +41,7 @@ const kjit_family attention_block_list_family = {.table = {.family = "attention_
 const kjit_family attention_block_map_family = {.table = {.family = "attention_block_map"},
                                                 .entry = "attention_block_map",
                                                 .main_file = "attention_variant/block_map.cu",
+                                                .is_exact = true,
                                                 .print = print,
                                                 .check = check,
                                                 .geometry = geometry_of_map};

@@ -39,8 +39,7 @@ struct kjit_family {
   struct field_table table;       /* the fields, their names and kinds; table.family is the family's name */
   const char *entry;              /* the extern "C" __global__ function; a template's name expression as written */
   const char *main_file;          /* the kernel's file, as its #line and its messages name it */
-  const char *const *options;     /* NVRTC options beyond the standing ones, in canonical order */
-  size_t option_count;            /* of options */
+  bool is_exact;                  /* its results are compared, not rounded: it is compiled without --use_fast_math */
   const struct field_hint *hints; /* values that `tune` tries, ended by a row without name; NULL: none */
 
   /* The text form. NULL: pairs "name=value,...", which family/pair_form.h reads and writes. */

@@ -1,8 +1,11 @@
-/* What layers above the runtime ask of it: its parts, their slots, devices, and the launch counter.
+/* What layers above the runtime ask of it: its parts, their slots, devices, counters, and what a thread of the
+ * library's own does before it loads kernels: it takes the device's primary context, because a new thread has none, and
+ * leaves alone what other threads capture.
  *
  * Threads: a runtime's parts are set before it is handed out; slots are a list that only grows. */
 #include "runtime/runtime_internal.h"
 
+#include "runtime/primary.h"
 #include "runtime/runtime_state.h"
 
 const struct mem *runtime_mem(const kjit_runtime *runtime) {
@@ -91,4 +94,25 @@ void runtime_count_tier_swap(kjit_runtime *runtime) {
 
 void runtime_count_launch(kjit_runtime *runtime) {
   atomic_fetch_add_explicit(&runtime->launches, 1, memory_order_relaxed);
+}
+
+static CUdevice handle_of(const kjit_runtime *runtime, const kjit_device_info *device) {
+  return runtime->gpu.devices[device->ordinal].handle;
+}
+
+bool runtime_primary_is_current(const kjit_runtime *runtime, const kjit_device_info *device) {
+  return primary_is_current(&runtime->gpu.driver.cu, handle_of(runtime, device));
+}
+
+bool runtime_primary_enter(kjit_runtime *runtime, const kjit_device_info *device) {
+  return primary_enter(&runtime->gpu.driver.cu, handle_of(runtime, device));
+}
+
+void runtime_primary_leave(kjit_runtime *runtime, const kjit_device_info *device) {
+  primary_leave(&runtime->gpu.driver.cu, handle_of(runtime, device));
+}
+
+void runtime_thread_leaves_captures(kjit_runtime *runtime) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  (void)runtime->gpu.driver.cu.ThreadExchangeStreamCaptureMode(&mode);
 }

@@ -415,11 +415,12 @@ class Warm(CommandCase):
     def test_warm__a_served_model_is_a_few_kernels(self):
         line = "serving sm_90,sm_90a heads=32/8 head_dim=128 page=16 dtype=bf16"
         wide, narrow = self.kernels_of(line), self.kernels_of(f"{line} cache=e4m3")
-        # Of attention_serving, attention_serving_sm90 (the last with one_part) and attention_prefill_sm90; with a cache
-        # of e4m3 neither of the last two.
-        self.assertEqual(len(wide), 7 + 4 + 1, wide)
-        self.assertEqual(len(narrow), 7 + 3, narrow)
-        self.assertEqual(len([kernel for kernel in wide if "one_part=1" in kernel]), 1)
+        # Of attention_serving, attention_serving_sm90 (the last two or three with one_part) and attention_prefill_sm90,
+        # which takes no cache of e4m3.
+        self.assertEqual(len(wide), 7 + 5 + 1, wide)
+        self.assertEqual(len(narrow), 7 + 6, narrow)
+        self.assertEqual(len([kernel for kernel in wide if "one_part=1" in kernel]), 2)
+        self.assertEqual(len([kernel for kernel in narrow if "one_part=1" in kernel]), 3)
         self.assertEqual({kernel.split(",")[0].split("pass=")[-1] for kernel in wide & narrow}, {"plan"})
         self.assertEqual(len(wide & narrow), 3)
 
@@ -437,6 +438,11 @@ class Warm(CommandCase):
                  "q_buffers=2,o_chunks=0,ping_pong=1,rescale_slack=15,packed=1,split=0\n")
         result = self.json("warm", "--manifest", self.write("manifest", lines))
         self.assertEqual((result["requested"], result["distinct"], result["built"]), (2, 1, 1))
+
+    def test_warm__kernel_in_front_of_a_config_comes_with_it(self):
+        kernels = self.kernels_of("attention sm_90a dtype=bf16,head_dim=200,heads_q=16,seq_q=6000")
+        self.assertIn("attention_padding rows=64", " ".join(kernels))
+        self.assertEqual(len(kernels), 2, kernels)
 
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
@@ -696,6 +702,12 @@ class Describe(CommandCase):
         self.assertEqual((found["family"], found["card"]["multiprocessors"]), ("attention_sm90", 78))
         self.assertTrue(found["config"].startswith("dtype=bf16,head_dim=128,"), found["config"])
         self.assertIn("flash_forward (BF16, 128,", self.kjit("describe", self.PROBLEM, "--card", "a100").stdout)
+
+    def test_describe__tells_of_copies_in_front(self):
+        problem = "dtype=bf16,head_dim=200,heads_q=16,seq_q=6000"
+        self.assertEqual(self.json("describe", problem, "--card", "H100")["front"], "attention_padding")
+        self.assertIn("behind attention_padding", self.kjit("describe", problem, "--card", "H100").stdout)
+        self.assertIsNone(self.json("describe", self.PROBLEM, "--card", "H100")["front"])
 
     def test_describe__lists_the_cards_that_are_known(self):
         self.assertIn("GH200", self.json("describe", "--cards"))

@@ -56,6 +56,26 @@ static void test_flash_traits__every_flag_is_right_at_every_length(void **state)
   gpu_run_cases(fixture, cases, count);
 }
 
+/* The tiered build's first kernel has code of its own for guarded loads and for storing O. */
+static void test_flash_traits__first_tier_is_right_at_every_length(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  struct gpu_case cases[2 * LENGTHS];
+  for (size_t i = 0; i < 2 * LENGTHS; i++) {
+    cases[i] = case_of(fixture, i % 2 ? 2 : 4, i / 2); /* causal, groups of three heads; full, groups of two */
+    cases[i].config = (kjit_flash_config){.dtype = KJIT_FP16,
+                                          .d_head = i % 2 ? 80 : 48,
+                                          .B_r = 64,
+                                          .B_c = 16,
+                                          .n_warps = 4,
+                                          .async_copy = 1,
+                                          .eager_load_blocks = 1,
+                                          .swizzled = 1,
+                                          .Q_mma_load_K_tiles = 2,
+                                          .K_mma_load_K_tiles = 2};
+  }
+  gpu_run_cases(fixture, cases, 2 * LENGTHS);
+}
+
 /* As many as $KJIT_EMULATOR_RANDOM_CASES says, each with a kernel of its own to compile: by hand, after a change. */
 static void test_flash_traits__random_cases_are_right(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
@@ -75,6 +95,7 @@ static void test_flash_traits__random_cases_are_right(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_traits__every_flag_is_right_at_every_length),
+      cmocka_unit_test(test_flash_traits__first_tier_is_right_at_every_length),
       cmocka_unit_test(test_flash_traits__random_cases_are_right),
   };
   return cmocka_run_group_tests_name("flash_forward's traits on the emulator", tests, emulator_setup, gpu_teardown);

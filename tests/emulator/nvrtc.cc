@@ -29,12 +29,12 @@ constexpr char kArchOption[] = "--gpu-architecture=";
 
 // Options that change a kernel's speed, its messages or where it looks for files: nothing here follows from them.
 bool is_without_effect(const std::string &option) {
-  static const char *const heads[] = {"--std=",          "--ptxas-options=", "--no-source-include",
-                                      "--no-cache",      "-lineinfo",        "--generate-line-info",
-                                      "--fmad=",         "--use_fast_math",  "--maxrregcount=",
-                                      "--diag-",         "--dopt=",          "--device-debug",
-                                      "--prec-div=",     "--prec-sqrt=",     "--ftz=",
-                                      "--split-compile="};
+  static const char *const heads[] = {"--std=",           "--ptxas-options=", "--no-source-include",
+                                      "--no-cache",       "-lineinfo",        "--generate-line-info",
+                                      "--fmad=",          "--use_fast_math",  "--maxrregcount=",
+                                      "--diag-",          "--dopt=",          "--device-debug",
+                                      "--prec-div=",      "--prec-sqrt=",     "--ftz=",
+                                      "--split-compile=", "--minimal"};
   return std::any_of(std::begin(heads), std::end(heads),
                      [&](const char *head) { return option.compare(0, strlen(head), head) == 0; });
 }

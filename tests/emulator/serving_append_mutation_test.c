@@ -1,11 +1,9 @@
 /* Appending and rotating with one mistake each, made by replacing a piece of a kernel's source: the emulator must not
  * find it right. The piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
-#include "emulator_fixture.h"
+#include "serving_mutation.h"
 
 #include <stdlib.h>
 
-#include "serving_mutation.h"
-#include "serving_trial.h"
 #include "support/test.h"
 
 /* Caught by new keys that are appended and rotated by the kernel of few tiles. Each is a compile of a second: the first
@@ -13,7 +11,7 @@
 enum { BY_DEFAULT = 4 };
 static const struct mutation append_mutations[] = {
     {"Q is not rotated", "attention_serving_sm90/one_part.cuh",
-     "p.rotates ? turned_row(at.work(), row) : query_row(query, head)", "query_row(query, head)"},
+     "is_turned ? turned_row(at.work(), row) : query_row(query, head)", "query_row(query, head)"},
     {"all rows are rotated by the first position", "attention_serving/rotary.cuh",
      "p.rotary_by_row ? first + query : first", "first"},
     {"a key is appended one position late", "attention_serving_sm90/new_keys.cuh",
@@ -75,11 +73,6 @@ static void test_serving__mistakes_in_appending_behind_padding_are_caught(void *
   assert_caught(state, &c, padded_append_mutations, sizeof padded_append_mutations / sizeof *padded_append_mutations);
 }
 
-static int setup(void **state) {
-  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
-  return emulator_setup(state);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
@@ -87,5 +80,5 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_appending_behind_padding_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
-  return cmocka_run_group_tests_name("mutations of appending", tests, setup, gpu_teardown);
+  return cmocka_run_group_tests_name("mutations of appending", tests, serving_mutation_setup, gpu_teardown);
 }

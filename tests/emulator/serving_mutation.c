@@ -1,12 +1,15 @@
-/* Running cases of serving attention with mistakes in the kernels: serving_mutation.h. Each mistake is a compile of its
- * own; one thread. */
+/* Running serving cases with a mistake in a kernel: serving_mutation.h. One thread. */
 #include "serving_mutation.h"
 
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
 
-#include "emulator_fixture.h"
 #include "support/test.h"
+
+int serving_mutation_setup(void **state) {
+  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
+  return emulator_setup(state);
+}
 
 /* Run twice with a runtime that compiles anew. Is the result right both times? */
 static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serving_case *c, bool *right,
@@ -45,4 +48,8 @@ void assert_caught(void **state, const struct serving_case *c, const struct muta
     }
   }
   assert_int_equal(0, missed);
+}
+
+size_t first_or_all(size_t all) {
+  return getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1;
 }

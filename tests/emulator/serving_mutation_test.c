@@ -1,14 +1,9 @@
 /* attention_serving with one mistake each, made by replacing a piece of its source: the emulator must not find it
  * right. The piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
-#include "emulator_fixture.h"
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "serving_mutation.h"
-#include "serving_trial.h"
+
+#include <stdlib.h>
+
 #include "support/test.h"
 
 /* Caught by a batch of long and short sequences in pages, with poison around everything. */
@@ -130,31 +125,6 @@ static const struct mutation sm90_mutations[] = {
     {"every head begins where the sequence does", "attention_serving_sm90/few.cuh", "begins += head * of_tile;", ";"},
 };
 
-/* Caught by decoding of two sequences in pages on Hopper, for which the kernel with one_part is. As above, the first by
- * default. */
-static const struct mutation one_part_mutations[] = {
-    {"a row of V behind the last key is left", "attention_serving_sm90/one_part.cuh", "int i = from * 8 + thread;",
-     "int i = (from + 1) * 8 + thread;"},
-    {"what was cleared is not fenced off from wgmma", "attention_serving_sm90/one_part.cuh",
-     "fence_async_proxy(); // before V", "// before V"},
-    {"one key too many is seen", "attention_serving_sm90/one_part.cuh", "if (n * 8 + i >= valid)",
-     "if (n * 8 + i > valid)"},
-    {"nobody waits for V", "attention_serving_sm90/one_part.cuh", "mbarrier_wait_parity(at.values_full(slot), parity);",
-     ";"},
-    {"rows that do not exist are written", "attention_serving_sm90/one_part_result.cuh",
-     "if (own_row(r) >= rows) continue;\\n      float *const to", "float *const to"},
-    {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part.cuh",
-     "p.page_table[part.sequence * p.page_table_stride + page]", "p.page_table[page]"},
-    {"the next pages are those before them", "attention_serving_sm90/one_part.cuh",
-     "next += cfg::kStages;\\n      look_up();", "next += cfg::kStages;"},
-    {"partial results are merged before all have arrived", "attention_serving_sm90/one_part_result.cuh",
-     "if (!arrives_last) wait_for_all();", ";"},
-    {"a part of a tile ends a key block early", "attention_serving_sm90/part.cuh", "of_tile : out.from + most;",
-     "of_tile - 1 : out.from + most;"},
-    {"every part is of the first head", "attention_serving_sm90/part.cuh", "out.head = within / out.parts;",
-     "out.head = 0;"},
-};
-
 /* Caught by decoding from a cache of e4m3 on Hopper, with rows of q that do not fit fp16 as they are. */
 static const struct mutation e4m3_mutations[] = {
     {"bytes of one key's neighbouring columns are taken for two keys'", "attention_serving/products_e4m3.cuh",
@@ -173,11 +143,6 @@ static const struct mutation e4m3_mutations[] = {
     {"warps are joined before all have left their O", "attention_serving_sm90/worker_e4m3.cuh",
      "cfg::sync_workers(); // every warp", "// every warp"},
 };
-
-/* Of mistakes that are a long compile each, the first, or all with KJIT_TEST_ALL_CONFIGS=1. */
-static size_t first_or_all(size_t all) {
-  return getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1;
-}
 
 static void test_serving__mistakes_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
@@ -260,21 +225,6 @@ static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state
   assert_caught(state, &c, sm90_mutations, first_or_all(sizeof sm90_mutations / sizeof *sm90_mutations));
 }
 
-static void test_serving__mistakes_with_few_tiles_on_hopper_are_caught(void **state) {
-  struct serving_case c = serving_plain_case();
-  c.batch = c.heads_kv = 2;
-  c.group = 37; /* slices of the result for all blocks of threads */
-  c.cache = SERVING_PAGED;
-  c.workspace = true;
-  c.rows[0] = c.rows[1] = 1;
-  c.keys[0] = 1500; /* parted among blocks of threads, each part in more blocks than there are stages */
-  c.keys[1] = 70;
-  /* Four tiles for sixteen blocks of threads. */
-  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "8", 1));
-  assert_caught(state, &c, one_part_mutations, first_or_all(sizeof one_part_mutations / sizeof *one_part_mutations));
-  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "4", 1));
-}
-
 static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.dtype = KJIT_BF16;
@@ -292,11 +242,6 @@ static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state)
   assert_caught(state, &c, e4m3_mutations, first_or_all(sizeof e4m3_mutations / sizeof *e4m3_mutations));
 }
 
-static int setup(void **state) {
-  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
-  return emulator_setup(state);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__mistakes_are_caught),
@@ -304,9 +249,8 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_mixed_batches_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
-      cmocka_unit_test(test_serving__mistakes_with_few_tiles_on_hopper_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_a_cache_of_e4m3_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
-  return cmocka_run_group_tests_name("mutations of attention_serving", tests, setup, gpu_teardown);
+  return cmocka_run_group_tests_name("mutations of attention_serving", tests, serving_mutation_setup, gpu_teardown);
 }

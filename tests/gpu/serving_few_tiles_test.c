@@ -14,6 +14,19 @@
 #define MULTIPROCESSORS 12
 #define teardown        gpu_teardown
 
+/* With so many multiprocessors that each of 64 sequences gets four blocks of threads. */
+static void expect_with_room(void **state, const struct serving_case *cases, size_t count) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  kjit_runtime *const before = fixture->runtime;
+  kjit_error error = {0};
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "128", 1));
+  fixture->runtime = emulator_runtime_anew(&error);
+  expect_every(state, cases, count, 1);
+  kjit_runtime_destroy(fixture->runtime);
+  fixture->runtime = before;
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
+}
+
 static int setup(void **state) {
   emulator_choose();
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
@@ -24,6 +37,10 @@ static int setup(void **state) {
 #define MULTIPROCESSORS 132
 #define setup           NULL
 #define teardown        NULL
+
+static void expect_with_room(void **state, const struct serving_case *cases, size_t count) {
+  expect_every(state, cases, count, 1);
+}
 #endif
 
 /* Paged, with a workspace of its own, so that what is left of counters by one launch is seen by the next. */
@@ -62,6 +79,29 @@ static void test_serving_few_tiles__different_lengths_are_right(void **state) {
   expect_every(state, cases, 6, 1);
 }
 
+/* Pages that no box of TMA fits are loaded row by row: appended keys, causal rows, rows without keys and head sizes
+ * that end within a row of a box among them. */
+static void test_serving_few_tiles__small_pages_are_right(void **state) {
+  static const int pages[] = {1, 2, 4, 1, 1, 8, 2, 1}, sizes[][2] = {{128, 128}, {72, 40}};
+  struct serving_case cases[8];
+  for (int i = 0; i < 8; i++) {
+    cases[i] =
+        plain_case(3, (const int[]){1, 1, 1}, (const int[]){i % 2 ? 700 : 1, i < 4 ? 700 : 0, i < 2 ? 700 : 129});
+    cases[i].heads_kv = 1 + i % 2;
+    cases[i].page_size = pages[i];
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].head_dim = sizes[i / 4][0];
+    cases[i].head_dim_v = sizes[i / 4][1];
+    cases[i].causal = i % 2;
+    for (int b = 0; b < 3 && i >= 5; b++)
+      cases[i].rows[b] = 3;
+    for (int b = 0; b < 3 && i == 6; b++)
+      cases[i].added[b] = 2;
+    cases[i].append = i == 6;
+  }
+  expect_every(state, cases, 8, 1);
+}
+
 /* As many sequences as tiles may be, and as a warp has lanes on a GPU. */
 static void test_serving_few_tiles__many_sequences_are_right(void **state) {
   struct serving_case cases[2];
@@ -86,6 +126,44 @@ static void test_serving_few_tiles__all_numbers_of_rows_are_right(void **state) 
     if (i == 6) cases[i].window_right = 2;
   }
   expect_every(state, cases, 8, 1);
+}
+
+/* More than 64 rows of a sequence: two warpgroups share K and V, and more than 128 rows make several tiles, the last of
+ * which may have few rows. */
+static void test_serving_few_tiles__many_rows_are_right(void **state) {
+  static const int rows[] = {3, 16, 66, 5, 80}, groups[] = {24, 16, 1, 27, 2};
+  struct serving_case cases[5];
+  for (int i = 0; i < 5; i++) {
+    const int batch = rows[i] * groups[i] > 128 ? 1 : 2;
+    cases[i] = plain_case(batch, (const int[]){rows[i], rows[i]}, (const int[]){i % 3 ? 300 : 600, i == 2 ? 2 : 300});
+    cases[i].group = groups[i];
+    cases[i].causal = i != 4;
+    if (i % 2) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[3].append = true;
+  cases[3].added[0] = rows[3];
+  cases[4].window_right = 1;
+  expect_every(state, cases, 5, 1);
+}
+
+/* K and V of 8 bits: one to four warps along the keys, one part and several, NaN behind the last key. */
+static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
+  static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){i % 2 ? 700 : 100, i == 2 ? 0 : 700});
+    cases[i].narrow = true;
+    cases[i].group = groups[i];
+    cases[i].head_dim = cases[i].head_dim_v = sizes[i];
+    cases[i].causal = rows[i] > 1;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    if (i % 3 == 1) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[3].append = true;
+  cases[3].added[0] = cases[3].added[1] = 2;
+  expect_every(state, cases, 4, 1);
 }
 
 static void test_serving_few_tiles__head_sizes_are_right(void **state) {
@@ -150,6 +228,26 @@ static void test_serving_few_tiles__rotated_keys_are_right(void **state) {
   expect_every(state, cases, 6, 1);
 }
 
+/* The kernel that loads row by row appends and rotates too; before those for many rows and for caches of 8 bits the
+ * append pass runs, and rotary tables are other kernels'. */
+static void test_serving_few_tiles__appending_to_every_cache_is_right(void **state) {
+  static const int pages[] = {1, 4, 2, 16, 16, 16, 16};
+  struct serving_case cases[7];
+  for (int i = 0; i < 7; i++) {
+    const int rows = i < 3 ? 1 + i : 2;
+    cases[i] = plain_case(2, (const int[]){rows, rows}, (const int[]){i == 2 ? -1 : 127, 500});
+    cases[i].page_size = pages[i];
+    cases[i].group = i == 3 || i == 4 ? 40 : 4;
+    cases[i].append = cases[i].causal = true;
+    cases[i].added[0] = cases[i].added[1] = i == 1 ? 9 : rows;
+    cases[i].narrow = i > 4;
+    cases[i].rotary_columns = i == 1 || i == 3 || i == 5 ? 0 : 32;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[2].added[0] = cases[2].added[1] = 1;
+  expect_every(state, cases, 7, 1);
+}
+
 /* With few multiprocessors left there are fewer blocks of threads than tiles: another kernel takes the call. */
 static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **state) {
   struct serving_case cases[2];
@@ -160,17 +258,37 @@ static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **
   expect_every(state, cases, 2, 1);
 }
 
+/* More sequences than a warp has lanes, so that a lane has two. */
+static void test_serving_few_tiles__two_sequences_of_a_lane_are_right(void **state) {
+  struct serving_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    cases[i] = plain_case(1, (const int[]){1}, (const int[]){0});
+    cases[i].batch = i ? 64 : 33;
+    cases[i].page_size = i == 1 ? 1 : 16;
+    for (int b = 0; b < cases[i].batch; b++) {
+      cases[i].rows[b] = 1;
+      cases[i].keys[b] = i ? (b * 37 + 5) % 131 * (b % 9 == 8 ? 4 : 1) : 130;
+    }
+  }
+  expect_with_room(state, cases, 3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_few_tiles__equal_lengths_are_right),
       cmocka_unit_test(test_serving_few_tiles__different_lengths_are_right),
+      cmocka_unit_test(test_serving_few_tiles__small_pages_are_right),
       cmocka_unit_test(test_serving_few_tiles__many_sequences_are_right),
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__many_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_in_several_blocks_are_right),
       cmocka_unit_test(test_serving_few_tiles__rotated_keys_are_right),
+      cmocka_unit_test(test_serving_few_tiles__appending_to_every_cache_is_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
+      cmocka_unit_test(test_serving_few_tiles__two_sequences_of_a_lane_are_right),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("serving attention of few tiles", tests, setup, teardown);

@@ -93,7 +93,6 @@ static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal, int3
 
 /* What the planner chooses over the grid, and the kernels that sum dq, sorted, each once. */
 static void choose_all(struct batch *batch) {
-  size_t kept = 0;
   for (size_t i = 0; i < SIZES * MASKS * WANTED * ARCHS; i++)
     choose(batch, i % SIZES, i / SIZES % MASKS, i / SIZES / MASKS % WANTED, i / SIZES / MASKS / WANTED);
   for (int32_t head_dim = 8; head_dim <= 256; head_dim += head_dim == 128 ? 72 : 8) {
@@ -104,24 +103,7 @@ static void choose_all(struct batch *batch) {
       }
     }
   }
-  qsort(batch->kernels, batch->codegen.count, sizeof *batch->kernels, compare);
-  for (size_t i = 0; i < batch->codegen.count; i++) {
-    if (kept && compare(&batch->kernels[kept - 1], &batch->kernels[i]) == 0) continue;
-    batch->kernels[kept++] = batch->kernels[i];
-  }
-  batch->codegen.count = kept;
-}
-
-/* `count` of them, the same ones on every machine, spread over the sorted list: the j-th somewhere in the j-th part. */
-static void take_sample(struct batch *batch, size_t count) {
-  uint64_t random = 0x9E3779B97F4A7C15u;
-  assert_true(batch->codegen.count > count);
-  for (size_t j = 0; j < count; j++) {
-    const size_t from = j * batch->codegen.count / count, to = (j + 1) * batch->codegen.count / count;
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    batch->kernels[j] = batch->kernels[from + (size_t)(random >> 33) % (to - from)];
-  }
-  batch->codegen.count = count;
+  codegen_keep_each_once(&batch->codegen, batch->kernels, sizeof *batch->kernels, batch->codegen.count, compare);
 }
 
 /* Bytes of stores and loads together. Persistent blocks spill at the ends of tiles and in the producer, whose 24
@@ -165,7 +147,7 @@ static void test_backward_codegen__chosen_configs_compile_without_a_word_and_wit
   const char *all = getenv("KJIT_TEST_ALL_CONFIGS");
   choose_all(batch);
   const size_t every = batch->codegen.count;
-  if (!all || !*all) take_sample(batch, SAMPLE);
+  if (!all || !*all) codegen_take_sample(&batch->codegen, batch->kernels, sizeof *batch->kernels, SAMPLE);
   codegen_compile_all(&batch->codegen, check);
   qsort(batch->ms, batch->codegen.count, sizeof *batch->ms, compare_ms);
   print_message("%zu of %zu configs, median %.0f ms, most %.0f\n", batch->codegen.count, every,

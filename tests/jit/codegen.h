@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/test.h"
 
@@ -53,6 +54,33 @@ static inline void *codegen_compile_some(void *user) {
   for (size_t mine; (mine = atomic_fetch_add(&batch->next, 1)) < batch->count;)
     batch->compile(batch, mine);
   return NULL;
+}
+
+/* Sort the first `count` configs, of `bytes` bytes each, and keep each once: the batch's count. */
+static inline void codegen_keep_each_once(struct codegen *batch, void *configs, size_t bytes, size_t count,
+                                          int (*compare)(const void *, const void *)) {
+  char *const all = configs;
+  size_t kept = 0;
+  qsort(configs, count, bytes, compare);
+  for (size_t i = 0; i < count; i++) {
+    if (kept && compare(all + (kept - 1) * bytes, all + i * bytes) == 0) continue;
+    memmove(all + kept++ * bytes, all + i * bytes, bytes);
+  }
+  batch->count = kept;
+}
+
+/* Keep `count` of the batch's sorted configs, the same ones on every machine, spread over all of them: the j-th from
+ * somewhere in the j-th part. */
+static inline void codegen_take_sample(struct codegen *batch, void *configs, size_t bytes, size_t count) {
+  char *const all = configs;
+  uint64_t random = 0x9E3779B97F4A7C15u;
+  assert_true(batch->count > count);
+  for (size_t j = 0; j < count; j++) {
+    const size_t from = j * batch->count / count, to = (j + 1) * batch->count / count;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    memmove(all + j * bytes, all + (from + (size_t)(random >> 33) % (to - from)) * bytes, bytes);
+  }
+  batch->count = count;
 }
 
 /* `compile` for each of the batch's configs. */

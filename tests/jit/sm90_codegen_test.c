@@ -36,7 +36,7 @@ static int compare(const void *a, const void *b) {
 /* What the planner chooses of the family over the grid, sorted, each once. */
 static void choose_all(struct batch *batch) {
   const kjit_family *const family = kjit_family_find("attention_sm90");
-  size_t kept = 0, chosen = 0;
+  size_t chosen = 0;
   for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
     const kjit_attention_problem problem = attention_grid_problem(i);
     kjit_config *const config = &batch->configs[chosen];
@@ -44,24 +44,7 @@ static void choose_all(struct batch *batch) {
     assert_status(KJIT_OK, kjit_attention_choose(NULL, &problem, "sm_90a", config, NULL, &error), &error);
     chosen += config->family == family;
   }
-  qsort(batch->configs, chosen, sizeof *batch->configs, compare);
-  for (size_t i = 0; i < chosen; i++) {
-    if (kept && compare(&batch->configs[kept - 1], &batch->configs[i]) == 0) continue;
-    batch->configs[kept++] = batch->configs[i];
-  }
-  batch->codegen.count = kept;
-}
-
-/* `count` of them, the same ones on every machine, spread over the sorted list: the j-th somewhere in the j-th part. */
-static void take_sample(struct batch *batch, size_t count) {
-  uint64_t random = 0x9E3779B97F4A7C15u;
-  assert_true(batch->codegen.count > count);
-  for (size_t j = 0; j < count; j++) {
-    const size_t from = j * batch->codegen.count / count, to = (j + 1) * batch->codegen.count / count;
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    batch->configs[j] = batch->configs[from + (size_t)(random >> 33) % (to - from)];
-  }
-  batch->codegen.count = count;
+  codegen_keep_each_once(&batch->codegen, batch->configs, sizeof *batch->configs, chosen, compare);
 }
 
 /* Stores and loads together. Two 8-byte values where three consumers, or 160 keys, leave no register, three where
@@ -134,7 +117,7 @@ static void test_sm90_codegen__chosen_configs_compile_without_a_word_and_within_
   struct batch *batch = codegen_or_skip(state);
   const char *all = getenv("KJIT_TEST_ALL_CONFIGS");
   choose_all(batch);
-  if (!all || !*all) take_sample(batch, SAMPLE);
+  if (!all || !*all) codegen_take_sample(&batch->codegen, batch->configs, sizeof *batch->configs, SAMPLE);
   print_message("%zu configs\n", batch->codegen.count);
   codegen_compile_all(&batch->codegen, check);
   print_table(batch);

@@ -5,7 +5,8 @@
 
 namespace kjit {
 
-// tma_load() with four or five coordinates, and with a cache policy: kEvictLast or kEvictFirst of tma.cuh. One thread.
+// tma_load() with four or five coordinates, and with a cache policy: a word of tma.cuh or cache_policy.cuh.
+// One thread.
 // PTX ISA 9.0, "Data Movement and Conversion Instructions: cp.async.bulk.tensor" (.level::cache_hint), "createpolicy"
 KJIT_DEVICE void tma_load_with(uint64_t policy, uint32_t shared, const TensorMap *map, uint32_t barrier, int c0, int c1,
                                int c2, int c3) {

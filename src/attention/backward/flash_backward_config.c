@@ -167,9 +167,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {LANES * (uint32_t)config->n_warps, 1, 1}, .shared_bytes = shared_bytes(config)};
 }
 
-/* exp2 by the special function unit is exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family flash_backward_family = {
     .table = {.family = "flash_backward",
               .fields = rows,
@@ -177,8 +174,6 @@ const kjit_family flash_backward_family = {
               .config_bytes = sizeof(kjit_flash_backward_config)},
     .entry = "flash_backward",
     .main_file = "flash_backward/flash_backward.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = check_place,
     .canonicalize = canonicalize,

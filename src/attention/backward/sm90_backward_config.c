@@ -226,9 +226,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {BACKWARD_SM90_GROUP_THREADS * groups, 1, 1}, .shared_bytes = shared_bytes(config)};
 }
 
-/* exp2 by the special function unit is exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family sm90_backward_family = {
     .table = {.family = "attention_backward_sm90",
               .fields = rows,
@@ -236,8 +233,6 @@ const kjit_family sm90_backward_family = {
               .config_bytes = sizeof(kjit_attention_backward_sm90_config)},
     .entry = "attention_backward_sm90",
     .main_file = "attention_backward_sm90/attention_backward_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = rule_check_hopper,
     .is_arch_specific = rule_is_arch_specific,

@@ -13,15 +13,16 @@
 #include "base/integer.h"
 
 enum {
-  MAX_HEAD = 256,
-  FEW_ROWS = DECODE_M,     /* more query rows of a key head are bound by products, not by memory */
-  LEAST_KEYS = 256,        /* fewer keys are a matter of the launch alone, */
-  LEAST_OF_MANY = 129,     /* but where more heads than SMs share keys */
-  ROWS_OF_A_WARP = 16,     /* so many rows use the products that a tile makes in any case        */
-  SLOW_BYTES_A_US = 25000, /* of a multiprocessor */
-  LONG_KEYS = 512,         /* with slow memory: with so many steps of 128 keys of many tiles are best, */
-  NARROW_KEYS = 2048,      /* and with so many heads of less than 64 columns are as wider ones */
-  WIDE_COLUMNS = 128       /* more columns and more rows than half a tile are too much for one block of an SM */
+  MAX_HEAD = 256,          /* most columns of a head */
+  FEW_ROWS = DECODE_M,     /* query rows of a key head: with more, products take longer than memory does */
+  LEAST_KEYS = 256,        /* with fewer keys a launch is mostly its beginning and its end */
+  LEAST_OF_MANY = 129,     /* the same where there are more key heads than SMs and query heads share them */
+  LEAST_OF_FEW = 65,       /* the same for one query of few columns with no more key heads than SMs */
+  ROWS_OF_A_WARP = 16,     /* rows that use all of a warp's products, which a tile makes in any case */
+  SLOW_BYTES_A_US = 25000, /* bytes for each SM below which memory is slow */
+  LONG_KEYS = 512,         /* keys from which on many tiles take steps of 128 keys, with slow memory */
+  NARROW_KEYS = 2048,      /* keys from which on heads of less than 64 columns are as wider ones, with slow memory */
+  WIDE_COLUMNS = 128       /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -68,6 +69,14 @@ static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t
   return rows > FEW_ROWS / 2 && integer_max(problem->head_dim, problem->head_dim_v) > WIDE_COLUMNS;
 }
 
+/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
+ */
+static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
+  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
+         problem->heads_q / problem->heads_kv <= ROWS_OF_A_WARP &&
+         integer_max(problem->head_dim, problem->head_dim_v) <= DECODE_BAND_COLUMNS;
+}
+
 static kjit_status check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
   const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
@@ -77,7 +86,9 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
   const bool has_many =
       problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
-  const int64_t least = has_many && rows < ROWS_OF_A_WARP ? LEAST_OF_MANY : LEAST_KEYS;
+  const int64_t least = has_many && rows < ROWS_OF_A_WARP          ? LEAST_OF_MANY
+                        : is_one_query_of_few_heads(problem, card) ? LEAST_OF_FEW
+                                                                   : LEAST_KEYS;
   if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_wide_for_many_rows(problem, rows) &&
       !is_many_rows_of_many_heads(problem, rows, card))
     return decode_check_problem(problem, error);
@@ -95,24 +106,40 @@ static bool fill_stages(kjit_attention_decode_sm90_config *config) {
   return decode_fits(config);
 }
 
+static void set_blocks(kjit_attention_decode_sm90_config *config, int32_t tile_n, int32_t blocks_per_sm) {
+  config->tile_n = tile_n;
+  config->blocks_per_sm = blocks_per_sm;
+}
+
 /* Slow memory and heads whose rows are no whole lines, or of more than 128 columns: so few keys and stages that some
  * 5 MB are on their way at a time. More than that gains nothing, and heads that lie side by side no longer find in L2
  * what their neighbours fetched. Measured on an H100, of the best peer, and with as many stages as fit: 152 columns
  * 0.94 (0.79), 160 1.07 (0.89), 192 1.03 (0.94), 112 1.05 (0.86), 72 0.97 (0.88), 32 1.00 and 0.99 (0.82, 0.88); where
- * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97). docs/lab-notes.md. */
+ * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97). docs/lab-notes.md.
+ *
+ * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each: 72 columns,
+ * 128 tiles over 9,139 keys 141 us in place of 182, 104 columns, 48 tiles over 20,192 keys 170 in place of 216. With
+ * three blocks so do the tiles that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128 };
-  const int64_t tiles = problem->batch * problem->heads_kv, places = 2 * card->multiprocessors;
-  const bool is_narrow = columns<DECODE_BAND_COLUMNS, has_rounds = tiles> places;
+  enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
+  const bool is_narrow = columns < DECODE_BAND_COLUMNS;
+  const bool has_rounds = tiles > places;
   if (!has_slow_memory(card) || rows > ROWS_OF_A_WARP || columns > WIDEST) return false;
   if (!is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
-  const bool is_long = has_rounds && columns <= DECODE_REGISTER_HEAD_DIM && problem->seq_kv >= LONG_KEYS;
+  const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
   const bool fills_two = places / integer_max(tiles, 1) * tiles * 10 >= places * 9;
   config->stages = 2;
-  config->tile_n = is_long ? LONG_STEP : is_narrow ? NARROW_STEP : STEP;
-  config->blocks_per_sm = is_long ? 1 : is_narrow && !fills_two ? 3 : 2;
+  config->tile_n = is_narrow ? NARROW_STEP : STEP;
+  config->blocks_per_sm = is_narrow && !fills_two ? 3 : 2;
+  if (is_usual && all / integer_max(tiles, 1) * tiles * 10 >= all * 7)
+    set_blocks(config, ALONE_STEP, 1);
+  else if (is_usual && has_rounds && tiles <= 3 * all && tiles * 5 >= 3 * all * 4)
+    set_blocks(config, SHORT_STEP, 3);
+  else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
+    set_blocks(config, LONG_STEP, 1);
   return decode_fits(config);
 }
 

@@ -133,9 +133,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {DECODE_THREADS, 1, 1}, .shared_bytes = decode_shared_bytes(config)};
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family decode_family = {
     .table = {.family = "attention_decode_sm90",
               .fields = rows,
@@ -143,8 +140,6 @@ const kjit_family decode_family = {
               .config_bytes = sizeof(kjit_attention_decode_sm90_config)},
     .entry = "attention_decode_sm90",
     .main_file = "attention_decode_sm90/attention_decode_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = rule_check_hopper,
     .is_arch_specific = rule_is_arch_specific,

@@ -14,22 +14,22 @@
 
 enum {
   ELEMENT_BYTES = 2,
-  STEP = 600,            /* ns that a key block takes a block of threads alone, and so many more for */
-  STEP_KEY = 2,          /* each of its keys */
-  STEP_COLUMN = 2,       /* and each column */
-  MERGE = 2500,          /* ns that merging parts adds to a launch, and */
-  MERGE_RUN = 5,         /* so many for each run */
-  FLYING = 16 << 20,     /* bytes on their way with which memory gives all it can; with less it takes */
-  FEW_FLY_PERCENT = 103, /* so much longer */
-  CROSS = 6000,          /* the same where runs cross tiles: a block's parts then lie in two tiles; and */
-  CROSS_PERCENT = 110,   /* heads are not read side by side, which memory likes less */
-  MEMORY_PARTS = 5,      /* of 6 that the memory's data sheet says */
-  MANY_ROUNDS = 3,       /* of tiles over the card: they are left whole */
-  SM_BYTES = 33,         /* that a multiprocessor reads a ns, however many blocks of threads it runs */
-  MOST_ROUNDS = 4,       /* of parts over the card, so that multiprocessors end together, which is worth */
-  EVEN_PERCENT = 7,      /* more parts if they gain so much of launches of */
-  EVEN_LEAST = 25000,    /* so many ns and more, and */
-  EVEN_RUN = 12          /* merging costs no more ns for each run */
+  STEP = 600,            /* ns that a key block takes a block of threads that waits for nothing, and on top of that */
+  STEP_KEY = 2,          /* ns for each key of the block */
+  STEP_COLUMN = 2,       /* ns for each column of a head */
+  MERGE = 2500,          /* ns that merging parts adds to a launch */
+  MERGE_RUN = 5,         /* ns that merging adds for each run */
+  FLYING = 16 << 20,     /* bytes on their way with which memory gives all it can */
+  FEW_FLY_PERCENT = 103, /* what a step takes with fewer bytes on their way */
+  CROSS = 6000,          /* ns that merging adds where runs cross tiles: a block's parts then lie in two tiles */
+  CROSS_PERCENT = 110,   /* what a step takes there, because heads are not read side by side */
+  MEMORY_PARTS = 5,      /* sixths of the data sheet's bandwidth that memory gives */
+  MANY_ROUNDS = 3,       /* rounds of tiles over the card, from which on all tiles are left whole */
+  SM_BYTES = 33,         /* bytes that a multiprocessor reads a ns, however many blocks of threads it runs */
+  MOST_ROUNDS = 4,       /* rounds of parts over the card that even_out() makes at most */
+  EVEN_PERCENT = 7,      /* what it must gain at least */
+  EVEN_LEAST = 25000,    /* ns: it leaves shorter launches as they are */
+  EVEN_RUN = 12          /* ns that it reckons for merging each run */
 };
 
 struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
@@ -141,11 +141,11 @@ struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_a
   return best;
 }
 
-/* So it is where few bytes are on their way to a multiprocessor, and heads that lie side by side are read at the same
- * places: all whole tiles or parts of them at once, or so many rounds of them that each is short. Runs that end inside
- * of tiles, and tiles of a second round, are elsewhere in their keys than their neighbours. Measured on an H100, with
- * lines of 128 bytes and without, us: all at once, 72 columns 150 and 166, 88 columns 133 and 144, 112 columns 119 and
- * 135, 160 columns 69 and 72; many rounds, 80 columns 168 and 172, 120 columns 164 and 171; runs that end inside of
+/* L2 has them where few bytes are on their way to a multiprocessor, and heads that lie side by side are read at the
+ * same places: all whole tiles or parts of them at once, or so many rounds of them that each is short. Runs that end
+ * inside of tiles, and tiles of a second round, are elsewhere in their keys than their neighbours. Measured on an H100,
+ * with lines of 128 bytes and without, us: all at once, 72 columns 150 and 166, 88 columns 133 and 144, 112 columns 119
+ * and 135, 160 columns 69 and 72; many rounds, 80 columns 168 and 172, 120 columns 164 and 171; runs that end inside of
  * tiles, 88 columns 238 and 215, 72 columns 276 and 250; one to four rounds, 72 columns 184 and 173, 192 and 178. */
 bool decode_shares_lines(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                          int64_t runs, int64_t multiprocessors) {

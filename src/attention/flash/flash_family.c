@@ -57,9 +57,6 @@ static void set_get(const kjit_family *family, const char *set, size_t index, in
   memcpy(values, &plain, sizeof plain);
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 /* Values that tuning does not try: without these two a kernel has bank conflicts and a slower softmax on every card. */
 static const struct field_hint hints[] = {{"swizzled", {0}, 0}, {"optimized_softmax", {0}, 0}, {NULL, {0}, 0}};
 
@@ -67,8 +64,6 @@ const kjit_family flash_forward_family = {
     .table = FLASH_VARIANT_TABLE,
     .entry = "flash_forward",
     .main_file = "flash_forward/flash_forward.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .hints = hints,
     .parse = parse,
     .print = print,

@@ -129,9 +129,6 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
                    prefill_shared_bytes(config), SHARED_BYTES);
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family prefill_family = {
     .table = {.family = "attention_prefill_sm90",
               .fields = rows,
@@ -139,8 +136,6 @@ const kjit_family prefill_family = {
               .config_bytes = sizeof(struct prefill_config)},
     .entry = "attention_prefill_sm90",
     .main_file = "attention_prefill_sm90/attention_prefill_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = rule_check_hopper,
     .is_arch_specific = rule_is_arch_specific,

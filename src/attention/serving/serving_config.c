@@ -178,9 +178,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {serving_threads(config), 1, 1}, .shared_bytes = serving_shared_bytes(config)};
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family serving_kernel_family = {
     .table = {.family = "attention_serving",
               .fields = rows,
@@ -188,8 +185,6 @@ const kjit_family serving_kernel_family = {
               .config_bytes = sizeof(kjit_attention_serving_config)},
     .entry = "attention_serving",
     .main_file = "attention_serving/attention_serving.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = check_place,
     .canonicalize = canonicalize,

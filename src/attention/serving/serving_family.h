@@ -27,7 +27,8 @@ struct serving_problem {
   bool rotates;   /* there are rotary tables */
   bool is_mixed;  /* sequences with few rows and many keys may be among those with many rows */
   /* Every sequence has the same rows, which packed_rows counts, and its own row of the cache or of the page table, of
-   * fewer than 2^26 positions. There is no window to the left, chunk, sinks, padding, or number of splits. */
+   * fewer than 2^26 positions, of a cache of fewer than 2^35 elements. There is no window to the left, chunk, sinks,
+   * padding, or number of splits. */
   bool is_simple;
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
   /* There are new keys, equally few for every sequence, and each is seen by some row, of which each sequence has as

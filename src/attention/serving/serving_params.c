@@ -36,14 +36,32 @@ static bool is_mixed(const kjit_attention_serving_args *args) {
 /* Positions of a sequence's keys up to which a call is simple: kernels count them by sums of fp32. */
 #define SIMPLE_POSITIONS ((int64_t)1 << 26)
 
+/* Elements of keys or values up to which a call is simple: kernels count their rows' places by units of 16 bytes in 32
+ * bits. A sum of products of doubles is exact up to 2^53, and beyond that more than this. */
+#define SIMPLE_ELEMENTS ((double)((int64_t)1 << 35))
+
+static bool is_within(const kjit_tensor *tensor, double elements) {
+  double last = 0;
+  for (int axis = OUTER; axis <= HEADS; axis++)
+    last += (double)(tensor->shape[axis] - 1) * (double)tensor_stride(tensor, (uint32_t)axis);
+  return last < elements;
+}
+
 /* A call as most engines make it when they decode. `max_seqlen_q` must be no less than the rows that there are, because
  * a kernel for few rows would leave out the others. */
-static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k) {
+static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
+                      const kjit_tensor *v) {
   const int64_t positions = args->page_table ? args->max_pages * k->shape[SEQ] : k->shape[SEQ];
   const bool has_bound = args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ];
   return positions < SIMPLE_POSITIONS && !has_bound && !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k &&
          !args->cu_seqlens_k_new && !args->cache_batch_idx && !args->leftpad_k && !args->sinks &&
-         args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0;
+         args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0 &&
+         is_within(k, SIMPLE_ELEMENTS) && is_within(v, SIMPLE_ELEMENTS);
+}
+
+/* Rows that a sequence has at most. */
+static int64_t most_rows(const kjit_attention_serving_args *args, const kjit_tensor *q) {
+  return args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ] ? args->max_seqlen_q : q->shape[SEQ];
 }
 
 /* A row sees at least the key of its own position, windows and chunks or not. So with no more new keys than rows each
@@ -58,8 +76,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
   const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
                     o = serving_view_of(args, O), k_new = serving_view_of(args, K_NEW);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
-  const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
-  const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
+  const int64_t most = most_rows(args, &q);
   const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
   return (struct serving_problem){.dtype = q.dtype,
                                   .head_dim = q.shape[COLUMNS],
@@ -76,7 +93,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .is_banded = is_banded(&k) && is_banded(&v),
                                   .is_plain = is_mapped && !args->leftpad_k,
                                   .rotates = args->rotary_cos != NULL,
-                                  .is_simple = is_simple(args, &q, &k),
+                                  .is_simple = is_simple(args, &q, &k, &v),
                                   .is_unsplit = args->num_splits == 1,
                                   .meets_new_keys = meets_new_keys(args, &q, &k_new)};
 }

@@ -27,6 +27,9 @@ struct key {
   struct runtime_tensor tensors[2];
 };
 
+/* In which the kernel with `gathered` counts. */
+#define UNIT_BYTES 16
+
 /* How many calls are remembered, a power of two: more than a model has layers. */
 #define PLACES 256
 
@@ -66,6 +69,18 @@ static int log2_of(int value) {
   return log2;
 }
 
+/* The distance of an axis in units of 16 bytes; what an axis of length 1 has is never used. */
+static unsigned units(long long stride, int32_t length) {
+  return length == 1 ? 0 : (unsigned)(stride * SERVING_BOX_ELEMENT_BYTES / UNIT_BYTES);
+}
+
+/* K or V for `gathered`: serving_params.c has seen to it that the distances are right. */
+static struct serving_rows rows_of(const void *data, const struct attention_serving_strides *strides, int32_t pages,
+                                   int32_t page_size, int32_t heads) {
+  return (struct serving_rows){data, units(strides->batch, pages), units(strides->seq, page_size),
+                               units(strides->head, heads)};
+}
+
 /* What the kernel with one_part reads of the argument, behind the maps, in place of `serving`. */
 static void fill_one_part(const struct serving_sm90_config *config, const struct attention_serving_params *params,
                           int box_rows, struct attention_serving_one_part_params *to) {
@@ -75,18 +90,19 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->page_table_stride = params->page_table_stride;
   to->max_pages = params->max_pages;
   to->batch = params->batch;
-  to->heads_kv = params->heads_kv;
-  to->runs_of_tile = params->runs / (params->batch * params->heads_kv);
+  to->row_tiles = (params->rows_q * params->group + config->rows - 1) / config->rows;
+  to->tiles = params->heads_kv * to->row_tiles;
+  to->runs_of_tile = params->runs / (params->batch * to->tiles);
   to->capacity = (int)slots; /* serving_params.c: fewer than 2^26 */
   to->rows_new = params->k_new ? params->rows_new : 0;
   to->appends = params->appends;
   to->rotates = params->cos != NULL;
-  if (to->appends || to->rotates) to->all = *params;
+  if (to->appends || to->rotates || serving_sm90_is_narrow(config)) to->all = *params;
   to->rows_q = params->rows_q;
   to->group = params->group;
   to->window_right = params->window_right;
   to->box_rows = box_rows;
-  to->box_shift = log2_of(config->keys / box_rows);
+  to->box_shift = config->gathered ? 0 : log2_of(config->keys / box_rows);
   to->page_shift = params->page_shift;
   to->cache_rows = params->cache_rows;
   to->scale_log2 = params->scale_log2;
@@ -99,6 +115,10 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->lse = params->lse;
   to->lse_batch_stride = params->lse_batch_stride;
   to->lse_head_stride = params->lse_head_stride;
+  if (!config->gathered) return;
+  const int32_t heads = params->heads_kv;
+  to->k_rows = rows_of(params->k, &params->k_stride, params->cache_rows, params->page_size, heads);
+  to->v_rows = rows_of(params->v, &params->v_stride, params->cache_rows, params->page_size, heads);
 }
 
 kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
@@ -110,6 +130,7 @@ kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
   const int box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
   if (config->one_part) {
     fill_one_part(config, params, box_rows, argument);
+    if (config->gathered) return KJIT_OK;
   } else {
     to->serving = *params;
     to->box_rows = box_rows;

@@ -1,12 +1,15 @@
 /* When attention_serving_sm90 computes a serving problem, and with which config.
  *
- * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions.
+ * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions. Only
+ * the kernel of step 3 also takes pages of 1, 2 and 4.
  * 2. 16, 32 or 64 rows of a tile, the fewest that hold a sequence's packed rows. Measured on an H200: two blocks of
  *    threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1 to 3 % faster than
  *    three; with heads of more than 128 columns one block, and as many stages as shared memory holds.
  * 3. The kernel with little code (one_part) for a simple decoding call with so few tiles that each gets at least four
  *    blocks of threads. One kernel is for all numbers of rows up to 64. Measured on an H200, beside the other: 1.06 to
- *    2 times as fast with up to 64 tiles, 0.98 with 128 tiles, 0.93 with 192 tiles.
+ *    2 times as fast with up to 64 tiles, 0.98 with 128 tiles, 0.93 with 192 tiles. Another one, of 128 rows, is for
+ *    more rows, with so few tiles that each gets two blocks of threads: 1.6 to 2.4 times as fast. With a cache of 8
+ *    bits, each of the three tiles has its own: 1.00 to 2.2 times as fast.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -16,16 +19,20 @@
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
+#include "base/integer.h"
 
 enum {
   LEAST_BOX = 8, /* rows of a box: the swizzle's pattern repeats after as many */
   MAX_HEAD = 256,
   MAX_STAGES = 16,
   ONE_PART_MAX_HEAD = 128,     /* columns of K or V */
-  ONE_PART_MAX_BATCH = 32,     /* a lane of a warp has each sequence */
-  ONE_PART_LEAST_BOX = 16,     /* positions of the smallest page */
+  ONE_PART_MAX_BATCH = 64,     /* a lane of a warp has two sequences */
   ONE_PART_BLOCKS_PER_SM = 2,  /* blocks of threads */
-  ONE_PART_BLOCKS_OF_TILE = 4, /* at least so many blocks of threads for a tile */
+  ONE_PART_BLOCKS_OF_TILE = 4, /* at least so many blocks of threads for a tile; and the same */
+  MANY_ROWS = 128,             /* of two warpgroups */
+  MANY_ROWS_BLOCKS_PER_SM = 1, /* with more than 64 rows of a sequence */
+  MANY_ROWS_BLOCKS_OF_TILE = 2,
+  MANY_ROWS_LEAST_BOX = 16, /* positions of the smallest page */
 };
 
 static const char *why_not(const struct serving_problem *problem) {
@@ -33,7 +40,7 @@ static const char *why_not(const struct serving_problem *problem) {
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";
-  return problem->page_size % LEAST_BOX == 0 ? NULL : "pages of other than a multiple of 8 positions";
+  return NULL;
 }
 
 /* The most stages that fit, up to `most`. */
@@ -70,21 +77,49 @@ static void choose_tile(struct serving_sm90_config *config, int64_t packed_rows)
     config->keys /= 2;
 }
 
-/* Step 3. */
-static bool is_for_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
-  const int64_t blocks = (int64_t)multiprocessors * ONE_PART_BLOCKS_PER_SM, page = problem->page_size;
-  return problem->is_simple && !problem->softcap && !problem->is_narrow && problem->head_dim <= ONE_PART_MAX_HEAD &&
-         problem->head_dim_v <= ONE_PART_MAX_HEAD && problem->packed_rows <= SERVING_SM90_M &&
-         problem->batch <= ONE_PART_MAX_BATCH && page % ONE_PART_LEAST_BOX == 0 && (page & (page - 1)) == 0 &&
-         problem->batch * problem->heads_kv * ONE_PART_BLOCKS_OF_TILE <= blocks;
+/* No box of TMA fits its pages. */
+static bool is_gathered(const struct serving_problem *problem) {
+  return problem->page_size % LEAST_BOX != 0;
 }
 
-static void choose_one_part(struct serving_sm90_config *config) {
-  config->rows = SERVING_SM90_M;
-  config->keys = 64;
-  config->stages = 2;
-  config->blocks_per_sm = ONE_PART_BLOCKS_PER_SM;
+/* Step 3, with a cache of 8 bits: */
+static bool is_for_narrow_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
+  const int64_t page = problem->page_size, most = (int64_t)multiprocessors * ONE_PART_BLOCKS_PER_SM;
+  return problem->is_simple && !problem->rotates && !problem->softcap && problem->packed_rows <= SERVING_SM90_M &&
+         problem->head_dim <= ONE_PART_MAX_HEAD && problem->head_dim_v <= ONE_PART_MAX_HEAD &&
+         problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 && !is_gathered(problem) &&
+         problem->batch * problem->heads_kv * ONE_PART_BLOCKS_OF_TILE <= most;
+}
+
+/* Step 3. */
+static bool is_for_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
+  if (problem->is_narrow) return is_for_narrow_one_part(problem, multiprocessors);
+  const bool has_many_rows = problem->packed_rows > SERVING_SM90_M;
+  const int64_t page = problem->page_size, row_tiles = integer_divide_up(problem->packed_rows, MANY_ROWS);
+  const int64_t blocks = (int64_t)multiprocessors * (has_many_rows ? MANY_ROWS_BLOCKS_PER_SM : ONE_PART_BLOCKS_PER_SM);
+  const int64_t most = blocks / (has_many_rows ? MANY_ROWS_BLOCKS_OF_TILE : ONE_PART_BLOCKS_OF_TILE);
+  return problem->is_simple && !problem->softcap && problem->head_dim <= ONE_PART_MAX_HEAD &&
+         problem->head_dim_v <= ONE_PART_MAX_HEAD && problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 &&
+         (!has_many_rows || (page % MANY_ROWS_LEAST_BOX == 0 && !problem->rotates)) && row_tiles <= most &&
+         problem->batch * problem->heads_kv * row_tiles <= most;
+}
+
+static void choose_one_part(struct serving_sm90_config *config, const struct serving_problem *problem) {
+  if (problem->is_narrow) {
+    config->one_part = 1;
+    config->rows = rows_of(problem->packed_rows);
+    config->blocks_per_sm = ONE_PART_BLOCKS_PER_SM;
+    config->keys = 128;
+    config->stages = 2;
+    return;
+  }
+  const bool has_many_rows = problem->packed_rows > SERVING_SM90_M;
   config->one_part = 1;
+  config->rows = has_many_rows ? MANY_ROWS : SERVING_SM90_M;
+  config->keys = has_many_rows ? 128 : 64;
+  config->stages = has_many_rows ? 3 : 2;
+  config->blocks_per_sm = has_many_rows ? MANY_ROWS_BLOCKS_PER_SM : ONE_PART_BLOCKS_PER_SM;
+  config->gathered = is_gathered(problem);
 }
 
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
@@ -98,9 +133,13 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
                                        .head_dim_v = (int32_t)problem->head_dim_v,
                                        .softcap = problem->softcap};
   if (is_for_one_part(problem, place->sm_count))
-    choose_one_part(&config);
-  else
+    choose_one_part(&config, problem);
+  else if (problem->page_size % LEAST_BOX == 0)
     choose_tile(&config, problem->packed_rows);
+  else
+    return error_set(
+        error, KJIT_ERR_UNSUPPORTED,
+        "attention_serving_sm90 does not take so many tiles in pages of other than a multiple of 8 positions");
   memcpy(values, &config, sizeof config);
   return KJIT_OK;
 }
@@ -109,18 +148,31 @@ static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
   return multiprocessors * (uint32_t)serving_sm90_view(values)->blocks_per_sm;
 }
 
+/* What attention_serving takes, which computes larger batches in the same pages. */
+static size_t general_partial_bytes(uint32_t multiprocessors, const struct serving_problem *problem) {
+  static const struct family_place hopper = {.arch = HOPPER_ARCH, .shared_per_block = SERVING_SM90_SHARED_BYTES};
+  const struct serving_family *general = serving_families[SERVING_FAMILY_COUNT - 1];
+  int32_t values[SERVING_FIELDS_MAX];
+  if (general->choose(problem, KJIT_SERVING_ATTEND, &hopper, values, NULL) != KJIT_OK) return 0;
+  return general->partial_bytes(values, general->runs(values, multiprocessors), problem);
+}
+
 /* A run ends the tile of another, and begins one that another ends: two slots. With one_part one slot, of the rows that
- * exist, is enough; it takes as much as without, so that the bytes that a caller provides are right for every batch. */
+ * exist, is enough; it takes as much as what computes other batches, so that the bytes that a caller provides are right
+ * for every batch. */
 static size_t partial_bytes(const int32_t *values, uint32_t run_count, const struct serving_problem *problem) {
   struct serving_sm90_config config = *serving_sm90_view(values);
+  if (config.gathered) return general_partial_bytes(run_count / (uint32_t)config.blocks_per_sm, problem);
+  const int32_t of_others = config.one_part ? ONE_PART_BLOCKS_PER_SM / config.blocks_per_sm : 1;
   config.rows = rows_of(problem->packed_rows);
-  return 2 * (size_t)run_count * serving_sm90_partial_bytes(&config);
+  return 2 * (size_t)run_count * (size_t)of_others * serving_sm90_partial_bytes(&config);
 }
 
 /* Measured on an H200: the other kernels of this family took 2 % longer for calls without new keys when they had the
- * code for these, which costs registers and a comparison for each block of keys; and 0 to 2 % longer for those with. */
+ * code for these, which costs registers and a comparison for each block of keys; and 0 to 2 % longer for those with. Of
+ * those with one_part, that for 128 rows has no shared memory for it, and that for 8 bits keeps the append pass. */
 static bool appends(const int32_t *values) {
-  return serving_sm90_view(values)->one_part;
+  return serving_sm90_appends(serving_sm90_view(values));
 }
 
 const struct serving_family serving_sm90_serving_family = {.family = &serving_sm90_family,

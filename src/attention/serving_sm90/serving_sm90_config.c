@@ -12,14 +12,16 @@
 
 enum {
   ROW_STEP = 16,            /* rows of a warp's accumulators */
+  LEAST_BOX = 8,            /* rows of the smallest box */
+  QUARTERS = 4,             /* of a block of keys, one for each warp that loads rows */
   MAX_KEYS = 128,           /* a lane looks up the page of each box */
   MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
   MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
-  BOXES = 32,               /* of 16 rows of keys in all stages: a lane of a warp has each */
+  MAX_ONE_PART_ROWS = 128,  /* of two warpgroups */
+  BOXES = 32,               /* in all stages: a lane of a warp has each; with gathered each row of a warp's quarter */
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
   MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
-  SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
   SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
   SYSTEM_BYTES = 1024       /* that the driver takes of each block's */
 };
@@ -50,19 +52,30 @@ static uint32_t bands(int32_t columns, uint32_t element_bytes) {
   return (uint32_t)integer_divide_up(columns * (int32_t)element_bytes, SERVING_SM90_ROW_BYTES);
 }
 
-/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part
+/* Of a block. */
+static uint32_t threads_of(const struct serving_sm90_config *config) {
+  return config->one_part ? SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows) : SERVING_SM90_THREADS;
+}
+
+bool serving_sm90_appends(const struct serving_sm90_config *config) {
+  return config->one_part && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
+}
+
+/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part only
  * the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and, behind these,
  * maxima and sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
-  const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
+  const uint32_t workers = config->one_part ? threads_of(config) : SERVING_SM90_WORKERS;
+  const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * workers + 16;
   const uint32_t q =
       ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
-  if (config->one_part) {
+  if (serving_sm90_appends(config)) {
     const uint32_t kept = (uint32_t)(config->head_dim + config->head_dim_v) * 2;
     return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
+  if (config->one_part) return merge;
   return q > merge ? q : merge;
 }
 
@@ -102,7 +115,7 @@ static int32_t most_registers(const struct serving_sm90_config *config) {
 
 /* The shared memory that a block may have beside the others of its SM. */
 static uint32_t most_shared(int32_t blocks_per_sm) {
-  return blocks_per_sm == 1 ? SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
+  return blocks_per_sm == 1 ? SERVING_SM90_SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
 }
 
 bool serving_sm90_fits(const struct serving_sm90_config *config) {
@@ -124,20 +137,33 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
 
 static kjit_status check_one_part(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->one_part, 0, 1)) return rule_broken(error, "one_part", config->one_part, "0 or 1");
+  if (!rule_is_between(config->gathered, 0, 1)) return rule_broken(error, "gathered", config->gathered, "0 or 1");
+  if (!config->one_part && config->gathered)
+    return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
   if (!config->one_part) return KJIT_OK;
-  if (serving_sm90_is_narrow(config)) return rule_broken(error, "cache", config->cache, "dtype with one_part 1");
   if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
-  if (config->head_dim > MAX_ONE_PART_HEAD)
+  const bool is_narrow = serving_sm90_is_narrow(config);
+  if (config->head_dim > MAX_ONE_PART_HEAD && !is_narrow)
     return rule_broken(error, "head_dim", config->head_dim, "at most 128 with one_part 1");
-  if (config->rows != SERVING_SM90_M) return rule_broken(error, "rows", config->rows, "64 with one_part 1");
+  if (config->rows < SERVING_SM90_M && !is_narrow)
+    return rule_broken(error, "rows", config->rows, "64 or 128 with one_part 1");
+  if (config->rows > SERVING_SM90_M && config->blocks_per_sm > 1)
+    return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 with rows 128");
+  if ((config->rows > SERVING_SM90_M || is_narrow) && config->gathered)
+    return rule_broken(error, "gathered", config->gathered, "0 with rows 128");
   if (config->keys < MIN_ONE_PART_KEYS) return rule_broken(error, "keys", config->keys, "64 or 128 with one_part 1");
-  if (config->stages * (config->keys / ROW_STEP) <= BOXES) return KJIT_OK;
-  return rule_broken(error, "stages", config->stages, "at most 512 / keys with one_part 1");
+  const int32_t least_box = config->rows > SERVING_SM90_M ? ROW_STEP : LEAST_BOX;
+  if (!config->gathered && config->stages * (config->keys / least_box) > BOXES)
+    return rule_broken(error, "stages", config->stages, "at most 256 / keys with one_part 1, with rows 128 512 / keys");
+  if (config->gathered && config->stages * (config->keys / QUARTERS) > BOXES)
+    return rule_broken(error, "stages", config->stages, "at most 128 / keys with gathered 1");
+  return KJIT_OK;
 }
 
 static kjit_status check_tile(const struct serving_sm90_config *config, kjit_error *error) {
-  if (!rule_is_between(config->rows, ROW_STEP, SERVING_SM90_M) || !rule_is_power_of_two(config->rows))
-    return rule_broken(error, "rows", config->rows, "16, 32 or 64");
+  const int32_t most_rows = config->one_part && !serving_sm90_is_narrow(config) ? MAX_ONE_PART_ROWS : SERVING_SM90_M;
+  if (!rule_is_between(config->rows, ROW_STEP, most_rows) || !rule_is_power_of_two(config->rows))
+    return rule_broken(error, "rows", config->rows, "16, 32 or 64, with one_part 64 or 128");
   if (!rule_is_between(config->keys, ROW_STEP, MAX_KEYS) || !rule_is_power_of_two(config->keys))
     return rule_broken(error, "keys", config->keys, "16, 32, 64 or 128");
   if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
@@ -170,12 +196,8 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const struct serving_sm90_config *config = serving_sm90_view(values);
   (void)family;
-  *out = (kjit_geometry){.threads = {config->one_part ? SERVING_SM90_WORKERS : SERVING_SM90_THREADS, 1, 1},
-                         .shared_bytes = serving_sm90_shared_bytes(config)};
+  *out = (kjit_geometry){.threads = {threads_of(config), 1, 1}, .shared_bytes = serving_sm90_shared_bytes(config)};
 }
-
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
 
 const kjit_family serving_sm90_family = {
     .table = {.family = "attention_serving_sm90",
@@ -184,8 +206,6 @@ const kjit_family serving_sm90_family = {
               .config_bytes = sizeof(struct serving_sm90_config)},
     .entry = "attention_serving_sm90",
     .main_file = "attention_serving_sm90/attention_serving_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = rule_check_hopper,
     .is_arch_specific = rule_is_arch_specific,

@@ -15,12 +15,15 @@
   X(cache, DTYPE, "element type of k and v: dtype, or FP8_E4M3 (24)")                                                  \
   X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
   X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
-  X(rows, INT, "query rows of a tile, query heads that share a key head packed into them: 16, 32 or 64")               \
+  X(rows, INT, "query rows of a tile, query heads that share a key head packed into them: 16, 32, 64 or 128")          \
   X(keys, INT, "key rows of a block: 16, 32, 64 or 128")                                                               \
   X(stages, INT, "blocks of K and V in shared memory: 2 to 16")                                                        \
   X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 or 2")                                       \
   X(softcap, BOOL, "scores are capped")                                                                                \
-  X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64")
+  X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64 or 128")              \
+  X(gathered, BOOL, "k and v are loaded row by row, from pages that no box of TMA fits: with one_part")
+
+enum { SERVING_SM90_SHARED_BYTES = 232448 }; /* of sm_90, per block after opting in: target.c */
 
 struct serving_sm90_config {
 #define SERVING_SM90_MEMBER(name, kind, text) int32_t name;
@@ -38,6 +41,9 @@ static inline const struct serving_sm90_config *serving_sm90_view(const int32_t 
 uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /* dynamic, with room to align it */
 /* k and v have 8 bits an element. */
 bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
+
+/* The kernel appends new keys and rotates q itself, as config.cuh has it: with one_part, 64 rows and 16-bit k and v. */
+bool serving_sm90_appends(const struct serving_sm90_config *config);
 
 uint32_t serving_sm90_registers(
     const struct serving_sm90_config *config); /* of a thread for S, P and O, and for Q with one_part */

@@ -17,14 +17,16 @@ enum {
   MAX_HEAD = 256,
   MAX_KEYS = 256,
   KEY_STEP = 16,
-  FEW_TILES = 4,    /* of a key head: with more, Q is most of what is read */
-  MOST_HEADS = 4,   /* in shared memory; with more nothing was gained */
-  MOST_QUERIES = 3, /* tiles of a consumer, as heads */
-  MANY_TILES = 32,  /* of a key head, where rows are no whole lines: with more tiles, and no more than */
-  LEAST_KEYS = 64,  /* so many keys and */
-  NARROW_V = 96,    /* columns of V, attention_sm90 is faster */
-  WIDE_KEYS = 240,  /* with more, and more columns of V than */
-  WIDE_V = 96       /* these, three consumers' scores and products spill */
+  FEW_TILES = 4,     /* of a key head: with more, Q is most of what is read */
+  MOST_HEADS = 4,    /* in shared memory; with more nothing was gained */
+  MOST_QUERIES = 3,  /* tiles of a consumer, as heads */
+  MANY_TILES = 32,   /* of a key head, where rows are no whole lines: with more tiles, and no more than */
+  LEAST_KEYS = 64,   /* so many keys and */
+  NARROW_V = 96,     /* columns of V, attention_sm90 is faster */
+  PACKED_V = 128,    /* columns of V up to which grouped heads of so many */
+  PACKED_ROUNDS = 8, /* tiles for each multiprocessor are packed more rarely */
+  WIDE_KEYS = 240,   /* with more, and more columns of V than */
+  WIDE_V = 96        /* these, three consumers' scores and products spill */
 };
 
 int64_t short_tiles(const kjit_attention_problem *problem) {
@@ -35,12 +37,15 @@ kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_erro
   return sm90_check_problem(problem, error);
 }
 
-/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left: at least a
- * third fewer tiles are worth that. */
-static bool wants_packing(const kjit_attention_problem *problem) {
+/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left: a third
+ * fewer tiles are worth that. Of many tiles of heads that several warpgroups compute here, only half as many are: with
+ * five tiles for eight 78 queries and keys of 400 x 12/3 heads of 64 columns take 90 us on an H100, and 51 here. */
+static bool wants_packing(const kjit_attention_problem *problem, uint32_t sm_count) {
   const int64_t group = problem->heads_q / problem->heads_kv;
   const int64_t packed = integer_divide_up(group * problem->seq_q, SHORT_ROWS);
-  return 3 * packed <= 2 * group * integer_divide_up(problem->seq_q, SHORT_ROWS);
+  const int64_t whole = group * integer_divide_up(problem->seq_q, SHORT_ROWS);
+  const bool has_many = problem->head_dim_v <= PACKED_V && short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
+  return has_many ? 2 * packed <= whole : 3 * packed <= 2 * whole;
 }
 
 /* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
@@ -63,25 +68,28 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
                      "head_dim is %lld: many queries over at most 64 keys are for attention_short_sm90 with multiples "
                      "of 64 or more than 96 columns",
                      (long long)problem->head_dim);
-  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem))
+  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem, sm_count))
     return short_check_problem(problem, error);
   return error_set(
       error, KJIT_ERR_UNSUPPORTED,
       "seq_q is %lld and seq_kv %lld: attention_short_sm90 is for up to 256 keys, at least one tile of "
-      "64 queries for each of %u multiprocessors, and tiles that are two thirds full where heads share keys",
+      "64 queries for each of %u multiprocessors, and tiles that are more than half full where heads share keys",
       (long long)problem->seq_q, (long long)problem->seq_kv, sm_count);
 }
 
-/* Warpgroups, blocks on an SM, and heads in shared memory, the better ones first, as measured on an H200;
- * docs/lab-notes.md. A head of many tiles is read long before the next one is needed, so one of them is enough where
- * two would leave room for few warpgroups. */
+/* Warpgroups, blocks on an SM, heads in shared memory, and tiles of Q of a warpgroup, the better ones first, as
+ * measured on an H200; docs/lab-notes.md. A head of many tiles is read long before the next one is needed, so one of
+ * them is enough where two would leave room for few warpgroups. With few tiles of a head two warpgroups with one tile
+ * of Q each are better than one with two: 178 causal queries and keys of 64 heads of 128 columns 11.7 us on an H100,
+ * and 13.5. */
 struct shape {
-  int32_t consumers, blocks_per_sm, stages;
+  int32_t consumers, blocks_per_sm, stages, q_buffers;
 };
 enum { SHAPES = 7 };
-static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2}, {4, 1, 2}, {3, 1, 2}, {2, 1, 2}, {1, 1, 2}};
-static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2}, {2, 2, 2}, {3, 1, 2}, {3, 1, 1},
-                                                          {2, 1, 2}, {2, 1, 1}, {1, 1, 2}};
+static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2, 2}, {4, 1, 2, 2}, {3, 1, 2, 2},
+                                                          {2, 1, 2, 2}, {2, 1, 2, 1}, {1, 1, 2, 2}};
+static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2, 2}, {3, 1, 2, 2}, {3, 1, 1, 2},
+                                                          {2, 1, 2, 2}, {2, 1, 1, 2}, {1, 1, 2, 2}};
 
 /* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
  * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
@@ -89,12 +97,13 @@ static bool spills(const kjit_attention_short_sm90_config *config) {
   return config->consumers == SHORT_CONSUMERS_WITH_GROUP && config->tile_n > WIDE_KEYS && config->head_dim_v > WIDE_V;
 }
 
-/* Take the first shape whose registers and shared memory hold the problem, with two tiles of Q. */
+/* Take the first shape whose registers and shared memory hold the problem. */
 static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short_sm90_config *config) {
   for (size_t i = 0; i < SHAPES && shapes[i].consumers; i++) {
     config->consumers = shapes[i].consumers;
     config->blocks_per_sm = shapes[i].blocks_per_sm;
     config->stages = shapes[i].stages;
+    config->q_buffers = shapes[i].q_buffers;
     if (short_fits(config) && !spills(config)) return true;
   }
   return false;
@@ -118,8 +127,7 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
                                              .head_dim = (int32_t)problem->head_dim,
                                              .head_dim_v = (int32_t)problem->head_dim_v,
                                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
-                                             .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP),
-                                             .q_buffers = 2};
+                                             .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
   const bool has_many_tiles = head_tiles > FEW_TILES;
   if (!choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))

@@ -152,9 +152,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {short_threads(config), 1, 1}, .shared_bytes = short_shared_bytes(config)};
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 const kjit_family short_family = {
     .table = {.family = "attention_short_sm90",
               .fields = rows,
@@ -162,8 +159,6 @@ const kjit_family short_family = {
               .config_bytes = sizeof(kjit_attention_short_sm90_config)},
     .entry = "attention_short_sm90",
     .main_file = "attention_short_sm90/attention_short_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .check = check,
     .check_place = rule_check_hopper,
     .is_arch_specific = rule_is_arch_specific,

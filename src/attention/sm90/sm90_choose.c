@@ -26,11 +26,13 @@ enum {
   /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
    */
   FEW_KEYS = 64,
-  MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
-  NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
-  NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
-  SHORT_QUERIES = 512,   /* with so few tiles that those of the end and the diagonal count */
-  LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  MOST_V_OF_THREE = 128,   /* columns of V in parts of three consumers */
+  MOST_V_OF_VARIANT = 160, /* and of a variant, which takes registers too, in whole tiles */
+  NARROW_HEAD = 96,        /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,        /* and those up to which short steps cost more than they spare */
+  SHORT_KEYS = 256,        /* up to so many are best read in short steps, because all of them wait for the first one */
+  SHORT_QUERIES = 512,     /* with so few tiles that those of the end and the diagonal count */
+  LEAST_ROWS = 8,          /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
 /* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
@@ -55,6 +57,7 @@ static const struct head_class classes[] = {
     {112, {{128,  96, 2048}, {128,  96,  4096}}},
     {128, {{128,  80, 2048}, {128,  80,  8192}}},
     {160, {{ 96,  64,    0}, { 80,  64, NEVER}}},
+    {168, {{ 64,  64,    0}, { 64,   0, NEVER}}}, /* 176 columns of three spill */
     {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
@@ -249,6 +252,14 @@ static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm9
   }
 }
 
+/* Without a mask a tile of two consumers begins sooner, and leaves less of its last step empty, with steps of 64 keys:
+ * 199 queries and keys of 31 x 96 heads of 128 columns take 220 us on an H100, and 243 with steps of 128; 248 of 112 x
+ * 8 87 and 90; 119 of 115 x 64/32 253 and 269; 128 of 512 x 16 of 64 columns 213 and 226. */
+static bool wants_short_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  return config->consumers == 2 && config->packed == 1 && !config->split && config->tile_n > FEW_KEYS &&
+         problem->seq_kv <= SHORT_KEYS && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
 /* Short steps wait for memory more often than long ones. */
 static void add_third_stage(kjit_attention_sm90_config *config) {
   kjit_attention_sm90_config more = *config;
@@ -305,7 +316,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
       find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
-  if (needs->is_narrow)
+  if (needs->is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
     consumers = (int32_t)integer_min(consumers, 2);
   else if (needs->is_curved && consumers == 2 && has_three)
     consumers = 3;
@@ -358,9 +369,12 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, steps, consumers, card, &config);
   use_idle(problem, steps, card, &config);
+  const bool has_short_steps = wants_short_steps(problem, &config);
+  if (has_short_steps) config.tile_n = FEW_KEYS;
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
-  if (config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem)) add_third_stage(&config);
+  const bool is_masked = config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem);
+  if (is_masked || has_short_steps) add_third_stage(&config);
   status = sm90_check(&config, error);
   if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;

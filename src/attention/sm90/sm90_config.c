@@ -197,9 +197,6 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {sm90_threads(config), 1, 1}, .shared_bytes = sm90_shared_bytes(config)};
 }
 
-/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
-static const char *const options[] = {"--use_fast_math"};
-
 /* Tuning tries no rescale threshold between 0 (rescale whenever the maximum rises) and 15 (as high as fp16 allows). */
 static const struct field_hint hints[] = {{"rescale_slack", {0, 15}, 2}, {NULL, {0}, 0}};
 
@@ -210,8 +207,6 @@ const kjit_family sm90_family = {
               .config_bytes = sizeof(kjit_attention_sm90_config)},
     .entry = "attention_sm90",
     .main_file = "attention_sm90/attention_sm90.cu",
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
     .hints = hints,
     .check = check,
     .check_place = rule_check_hopper,

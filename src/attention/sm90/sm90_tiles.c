@@ -15,6 +15,7 @@ enum {
   BEGIN = 1000,             /* start of a tile that overlaps with nothing, beside its steps */
   MERGE = 700,              /* from a split's end to the result, beside the bytes */
   MERGE_OF_MANY = 12000,    /* what more tiles than SMs have to gain at least: their merging is not reckoned */
+  MERGE_OF_WIDE = 12000,    /* what more than 128 columns of V have to gain: their kernels of parts begin slowly */
   MERGE_AGAIN = 3500,       /* what a second level of merges takes beside them */
   MERGE_BYTES_A_NS = 48,    /* bytes of partial results that one SM reads in a nanosecond */
   KEEP_BYTES_A_NS = 2000,   /* bytes of partial results that all SMs write, until others can read them */
@@ -53,9 +54,8 @@ struct sm90_card sm90_card_of(uint32_t multiprocessors, const struct family_figu
   };
 }
 
-/* A time of an H200 that clock cycles make up, on this card. */
-static int64_t cycles(const struct sm90_card *card, int64_t ns) {
-  return ns * card->cycle / UNIT;
+int64_t sm90_card_cycles(const struct sm90_card *card, int64_t time) {
+  return time * card->cycle / UNIT;
 }
 
 enum {
@@ -67,7 +67,9 @@ enum {
   LEAST_KEY_BLOCKS = 5, /* fewer key blocks are not worth splitting */
   MOST_ROUNDS = 4,      /* most waves of SMs that splits may take */
   FEW_TILES = 8,        /* of a head: their sections are bound, to so many */
-  SECTION_ROUNDS = 2,   /* rounds of tiles */
+  SECTION_ROUNDS = 2,   /* rounds of tiles; but */
+  FEWEST_TILES = 4,     /* of a head: to four thirds of a round, with fewer tiles to half of one, in launches of so */
+  MANY_TILES = 8,       /* many rounds */
   LAST_PART = 4,        /* a last section may lack a quarter of the others' size; otherwise */
   MOST_SIZES = 32,      /* so many other sizes are tried */
   MANY_SECTIONS = 16,   /* with more, the last one is little of the whole */
@@ -109,14 +111,14 @@ static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_s
   const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
   const int64_t written = integer_min(tiles->count * parts, card->multiprocessors) * part_bytes;
   const int64_t moved = read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
-  return cycles(card, MERGE + (groups > 1 ? MERGE_AGAIN : 0) + moved);
+  return sm90_card_cycles(card, MERGE + (groups > 1 ? MERGE_AGAIN : 0) + moved);
 }
 
 /* The time of a step: the products, or the softmax that runs beside them, whichever is longer. */
-static int64_t step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card) {
+int64_t sm90_tiles_step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card) {
   const int64_t columns = config->head_dim + config->head_dim_v;
   const int64_t alone = config->consumers == 1 ? ALONE * columns / STEP_COLUMNS * card->product / UNIT : 0;
-  const int64_t softmax = cycles(card, softmax_ns[config->consumers - 1]) + alone;
+  const int64_t softmax = sm90_card_cycles(card, softmax_ns[config->consumers - 1]) + alone;
   const int64_t products = product_ns[config->consumers - 1] * config->consumers * columns / STEP_COLUMNS;
   return integer_max(softmax, products * card->product / UNIT) * config->tile_n / STEP_KEYS;
 }
@@ -137,7 +139,8 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
   const int64_t again = sharing > 1 && tiles->key_bytes > card->l2_keeps ? once / 3 : 0;
   const int64_t lines = has_whole_lines(config) ? bytes : 2 * bytes;
   const int64_t traffic = integer_max(lines / card->l2_bytes_a_ns, (once + again) / card->memory_bytes_a_ns);
-  return parts == 0 ? 0 : cycles(card, BEGIN) + steps * integer_max(step_time(config, card), traffic);
+  return parts == 0 ? 0
+                    : sm90_card_cycles(card, BEGIN) + steps * integer_max(sm90_tiles_step_time(config, card), traffic);
 }
 
 /* The key blocks of all query tiles of a head, under a causal mask. */
@@ -165,8 +168,9 @@ static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            const struct sm90_card *card) {
   const int64_t busy = integer_min(tiles->count, card->multiprocessors), heads = tiles->count / tiles->query_tiles;
-  const int64_t one = round_time(tiles, config, busy, 1, card) - cycles(card, BEGIN);
-  const int64_t share = causal_blocks(tiles, config) * heads * one / busy + tiles->count * cycles(card, BEGIN) / busy;
+  const int64_t one = round_time(tiles, config, busy, 1, card) - sm90_card_cycles(card, BEGIN);
+  const int64_t share =
+      causal_blocks(tiles, config) * heads * one / busy + tiles->count * sm90_card_cycles(card, BEGIN) / busy;
   return integer_max(round_time(tiles, config, busy, tiles->key_blocks, card), share);
 }
 
@@ -177,6 +181,12 @@ int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm9
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
   return all / multiprocessors * round_time(tiles, config, multiprocessors, steps, card) +
          round_time(tiles, config, all % multiprocessors, steps, card) + merge_time(tiles, config, parts, card);
+}
+
+int64_t sm90_tiles_steps(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  const int64_t longest = tiles->key_blocks * config->tile_n;
+  if (!config->causal || longest < tiles->seq_kv) return tiles->key_blocks * tiles->count; /* or a narrow mask */
+  return causal_blocks(tiles, config) * (tiles->count / tiles->query_tiles);
 }
 
 static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
@@ -212,7 +222,10 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
   const uint32_t multiprocessors = card->multiprocessors;
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
   const int64_t whole = sm90_tiles_time(tiles, config, 1, card);
-  struct best best = {1, tiles->count >= multiprocessors ? whole - cycles(card, MERGE_OF_MANY) : whole};
+  const int64_t least = tiles->count >= multiprocessors     ? MERGE_OF_MANY
+                        : config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE
+                                                            : 0;
+  struct best best = {1, whole - sm90_card_cycles(card, least)};
   const int64_t one_round = multiprocessors / tiles->count;
   for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)
     consider(&best, rounds * multiprocessors / tiles->count, tiles, config, card);
@@ -264,7 +277,11 @@ static int64_t even_section(int64_t pairs, int64_t heads_per_kv, int64_t least, 
  *
  * A section's longest tiles come first and read all of its keys, which its shorter tiles then find in L2. With few
  * tiles a head that is half of the work at the memory's speed and half at L2's, so sections of these are two rounds of
- * tiles, and other sections' long tiles read memory meanwhile. */
+ * tiles, and other sections' long tiles read memory meanwhile. With at most four tiles a head, sections of whole rounds
+ * begin with as many long tiles as there are multiprocessors, time and again. An H100 took, with sections of half a
+ * round, one, four thirds and two, us: 512 tokens of 32 x 32 heads of 64 columns 138, 148, 135 and 145; of 32 x 16
+ * heads of 128 107, 111, 106 and 115; 383 tokens of 135 x 8 heads of 192 225, 230, - and 236; 197 of 28 x 64 of 256
+ * 250, 257, - and 265. */
 int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
                            uint64_t l2_bytes) {
   const int64_t pairs = tiles->heads * problem->batch;
@@ -273,6 +290,10 @@ int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_
   const int64_t round = integer_divide_up(sm_count, tiles->query_tiles);
   int64_t wanted = integer_max(integer_max(fit, 1) * tiles->heads_per_kv, round);
   int64_t most = integer_max(fit_at_most * tiles->heads_per_kv, wanted);
+  if (tiles->query_tiles <= FEWEST_TILES && tiles->count >= MANY_TILES * (int64_t)sm_count) {
+    const int64_t part = tiles->query_tiles == FEWEST_TILES ? round * 4 / 3 : round / 2;
+    return integer_round_up(integer_max(part, 1), tiles->heads_per_kv);
+  }
   if (tiles->query_tiles <= FEW_TILES) {
     wanted = integer_min(wanted, SECTION_ROUNDS * round);
     most = integer_min(most, SECTION_ROUNDS * round);

@@ -297,7 +297,8 @@ static uint32_t class_of_term(const struct variant_tree *tree, const struct shap
   return node->uses & USES_TENSOR ? KJIT_VARIANT_TERM_GATHER : KJIT_VARIANT_TERM_OTHER;
 }
 
-/* The addends of a score that do not depend on s. Returns what is left, of which the others are taken. */
+/* The classes of the addends that do not depend on s, and of what is left of the score without them. `pointwise`: that
+ * rest is a function of s alone, and not s itself. */
 static uint32_t class_of_addends(const struct variant_tree *tree, const struct shape *shapes, variant_node_index index,
                                  bool *pointwise) {
   uint32_t classes = 0;

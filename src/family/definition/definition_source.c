@@ -116,8 +116,8 @@ static kjit_status copy_options(const struct definition_maker *maker) {
     if (status != KJIT_OK) return status;
     options[i] = arena_copy(&definition->arena, description->options[i], strlen(description->options[i]));
   }
-  definition->family.options = definition->request.options = options;
-  definition->family.option_count = definition->request.option_count = description->option_count;
+  definition->request.options = options;
+  definition->request.option_count = description->option_count;
   return definition->arena.failed ? error_no_memory(maker->error) : KJIT_OK;
 }
 

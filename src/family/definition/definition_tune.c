@@ -291,8 +291,8 @@ kjit_status definition_digest(const struct family_definition *definition, struct
   digest_add(&state, &custom.request.sources->digest, sizeof custom.request.sources->digest);
   for (size_t i = 0; i < definition->derived_count; i++)
     digest_add(&state, definition->derived[i].source.text, strlen(definition->derived[i].source.text) + 1);
-  for (size_t i = 0; i < definition->family.option_count; i++)
-    digest_add(&state, definition->family.options[i], strlen(definition->family.options[i]) + 1);
+  for (size_t i = 0; i < definition->request.option_count; i++)
+    digest_add(&state, definition->request.options[i], strlen(definition->request.options[i]) + 1);
   text_init(&defines, &definition->mem, (size_t)1 << 20);
   definition_print(&definition->family, values, &defines);
   if (defines.failed) status = error_no_memory(error);

@@ -163,8 +163,10 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   options[count++] = strcat(arch, request->target.name);
   /* NVRTC's own cache is the driver's, in the user's home: ours answers before it, and a build is to be a build. */
   if (version_at_least(job, 12, 9)) options[count++] = "--no-cache";
+  /* An NVRTC that does not know --minimal reads declarations that the source does without: the code is the same. */
   for (size_t i = 0; i < request->option_count; i++)
-    options[count++] = request->options[i];
+    if (strcmp(request->options[i], "--minimal") != 0 || version_at_least(job, 12, 4))
+      options[count++] = request->options[i];
   if (job->plan.unit_option) options[count++] = job->plan.unit_option;
   if (job->pch) {
     (void)snprintf(pch, sizeof pch, "--%s-pch=%s", job->pch->create ? "create" : "use", job->pch->file);

@@ -36,6 +36,21 @@ static void test_decode_choose__few_rows_over_many_keys_are_its_own(void **state
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_keys, &config));
 }
 
+/* A launch of one tile a head is the shortest here. */
+static void test_decode_choose__one_query_of_few_narrow_heads_is_its_own(void **state) {
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem mine = problem_of(3, 8, 4, 1, 84, 64), few_keys = problem_of(3, 8, 4, 1, 64, 64),
+                               wide = problem_of(3, 8, 4, 1, 84, 128), queries = problem_of(3, 8, 4, 2, 84, 64),
+                               many = problem_of(99, 8, 4, 1, 84, 64);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&mine, &config));
+  assert_int_equal(128, config.tile_n);
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_keys, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&wide, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&queries, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
+}
+
 static void test_decode_choose__configs_of_every_head_size_are_legal(void **state) {
   (void)state;
   for (int64_t columns = 8; columns <= 256; columns += 8)
@@ -141,8 +156,10 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
   static const struct {
     int64_t batch, heads, rows, keys, columns;
     int32_t tile_n, stages, blocks_per_sm;
-  } expected[] = {{3, 8, 4, 23583, 152, 48, 2, 2},  {1, 64, 8, 7070, 192, 48, 2, 2}, {139, 20, 16, 300, 120, 48, 2, 2},
-                  {15, 32, 8, 2063, 72, 128, 2, 1}, {4, 16, 4, 52760, 32, 64, 2, 2}, {25, 4, 2, 21260, 32, 64, 2, 3}};
+  } expected[] = {{3, 8, 4, 23583, 152, 48, 2, 2},  {1, 64, 8, 7070, 192, 48, 2, 2},  {139, 20, 16, 300, 120, 48, 2, 2},
+                  {15, 32, 8, 2063, 72, 128, 2, 1}, {4, 16, 4, 52760, 32, 64, 2, 2},  {25, 4, 2, 21260, 32, 64, 2, 3},
+                  {2, 64, 1, 9139, 72, 64, 2, 1},   {1, 48, 1, 20192, 104, 64, 2, 1}, {3, 28, 4, 18843, 72, 48, 2, 2},
+                  {11, 16, 2, 6400, 72, 48, 2, 2},  {11, 32, 16, 1553, 72, 32, 2, 3}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     kjit_attention_decode_sm90_config config;
@@ -178,11 +195,11 @@ static void test_decode_choose__lines_are_shared_where_memory_is_slow(void **sta
 /* Neighbouring heads are read at the same places by runs that begin together, not by those of a second round. */
 static void test_decode_choose__lines_are_shared_by_runs_that_go_side_by_side(void **state) {
   const kjit_attention_problem two_rounds = problem_of(15, 32, 32, 8, 2063, 72),
-                               also = problem_of(11, 32, 32, 16, 1553, 72),
+                               at_once = problem_of(11, 32, 32, 16, 1553, 72),
                                many_rounds = problem_of(375, 12, 6, 1, 602, 80);
   (void)state;
   assert_false(shares_lines(&two_rounds, &h100));
-  assert_false(shares_lines(&also, &h100));
+  assert_true(shares_lines(&at_once, &h100));
   assert_true(shares_lines(&many_rounds, &h100));
 }
 
@@ -209,6 +226,7 @@ static void test_decode_choose__with_slow_memory_many_rows_are_not_its_own(void 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
+      cmocka_unit_test(test_decode_choose__one_query_of_few_narrow_heads_is_its_own),
       cmocka_unit_test(test_decode_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),

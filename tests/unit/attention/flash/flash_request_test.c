@@ -127,8 +127,9 @@ static void test_flash_request__names_what_is_compiled(void **state) {
   assert_string_equal(made->request.family, "flash_forward");
   assert_string_equal(made->request.entry, "flash_forward");
   assert_string_equal(made->request.target.name, "sm_90");
-  assert_int_equal(made->request.option_count, 1);
-  assert_string_equal(made->request.options[0], "--use_fast_math");
+  assert_int_equal(made->request.option_count, 2);
+  assert_string_equal(made->request.options[0], "--minimal");
+  assert_string_equal(made->request.options[1], "--use_fast_math");
   assert_string_equal(made->request.sources->files[0].name, "flash_forward/flash_forward.cu");
 }
 

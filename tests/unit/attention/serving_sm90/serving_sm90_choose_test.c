@@ -126,7 +126,8 @@ static struct serving_problem few_tiles(void) {
 }
 
 static bool has_one_part(const struct serving_problem *problem) {
-  return serving_sm90_view(choose(problem, KJIT_SERVING_ATTEND).values)->one_part;
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  return choice.family == &serving_sm90_serving_family && serving_sm90_view(choice.values)->one_part;
 }
 
 static void test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part(void **state) {
@@ -153,7 +154,9 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
   problem.batch = 32;
   assert_true(has_one_part(&problem));
   problem.heads_kv = 1;
-  problem.batch = 33; /* more sequences than a warp has lanes */
+  problem.batch = 64;
+  assert_true(has_one_part(&problem));
+  problem.batch = 65; /* more than two sequences for each lane of a warp */
   assert_false(has_one_part(&problem));
   problem = few_tiles();
   half.sm_count /= 2;
@@ -161,8 +164,48 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
   assert_int_equal(0, serving_sm90_view(choice.values)->one_part);
 }
 
+/* More than 64 rows: tiles of 128 rows with a block of threads on each multiprocessor, two or more of them a tile, as
+ * long as attention_prefill_sm90 does not take them. */
+static void test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128(void **state) {
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  problem.batch = 1;
+  for (problem.packed_rows = 65; problem.packed_rows <= 6 * 128; problem.packed_rows += 41) {
+    problem.rows = problem.packed_rows / problem.group;
+    const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+    assert_ptr_equal(choice.family, &serving_sm90_serving_family);
+    assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
+    assert_int_equal(128, serving_sm90_view(choice.values)->rows);
+    assert_int_equal(132, choice.family->runs(choice.values, 132));
+  }
+  problem.is_simple = false;
+  assert_int_equal(64, serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)->rows);
+  problem.is_simple = true;
+  problem.page_size = 1; /* rows that are gathered take all warps of a tile of 64 rows */
+  assert_false(choose(&problem, KJIT_SERVING_ATTEND).family == &serving_sm90_serving_family);
+}
+
+static void test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part(void **state) {
+  struct serving_problem problem = few_tiles();
+  kjit_error error;
+  (void)state;
+  problem.is_narrow = true;
+  for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++) {
+    const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+    error_clear(&error);
+    assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
+    assert_int_equal(problem.packed_rows <= 16   ? 16
+                     : problem.packed_rows <= 32 ? 32
+                                                 : 64,
+                     serving_sm90_view(choice.values)->rows);
+    assert_status(KJIT_OK, serving_sm90_family.check(&serving_sm90_family, choice.values, &error), &error);
+  }
+  problem.packed_rows = 65;
+  assert_false(has_one_part(&problem));
+}
+
 static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for(void **state) {
-  static const int64_t pages[] = {8, 24, 48, 200};
+  static const int64_t pages[] = {3, 12, 24, 48, 200};
   struct serving_problem problem = few_tiles();
   (void)state;
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
@@ -173,9 +216,6 @@ static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_fo
   problem.softcap = true;
   assert_false(has_one_part(&problem));
   problem = few_tiles();
-  problem.is_narrow = true;
-  assert_false(has_one_part(&problem));
-  problem = few_tiles();
   problem.head_dim = 136;
   assert_false(has_one_part(&problem));
   problem = few_tiles();
@@ -183,19 +223,101 @@ static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_fo
   assert_false(has_one_part(&problem));
 }
 
-/* A caller makes one workspace for all batches. */
-static void test_serving_sm90_choose__memory_does_not_depend_on_the_batch(void **state) {
-  const struct serving_family *family = &serving_sm90_serving_family;
+static bool appends(const struct serving_problem *problem) {
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  return choice.family->appends && choice.family->appends(choice.values);
+}
+
+/* Of tiles of 64 rows and caches of 16 bits, in pages of every size; all others keep the append pass. */
+static void test_serving_sm90_choose__few_tiles_append_new_keys(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    problem.page_size = pages[i];
+    assert_true(appends(&problem));
+  }
+  problem.batch = 100;
+  assert_false(appends(&problem));
+  problem = few_tiles();
+  problem.is_narrow = true;
+  assert_true(has_one_part(&problem));
+  assert_false(appends(&problem));
+  problem = few_tiles();
+  problem.batch = 1;
+  problem.packed_rows = 65;
+  assert_true(has_one_part(&problem));
+  assert_false(appends(&problem));
+}
+
+/* Those that append also rotate; with rotary tables calls that the others would take are the ordinary kernels'. */
+static void test_serving_sm90_choose__few_tiles_that_append_take_rotary_tables(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  problem.rotates = true;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    problem.page_size = pages[i];
+    assert_true(has_one_part(&problem));
+  }
+  problem = few_tiles();
+  problem.rotates = problem.is_narrow = true;
+  assert_true(takes(&problem));
+  assert_false(has_one_part(&problem));
+  problem.is_narrow = false;
+  problem.batch = 1;
+  problem.packed_rows = 65;
+  assert_true(takes(&problem));
+  assert_false(has_one_part(&problem));
+}
+
+/* What no box of TMA fits is loaded row by row, where tiles are few; otherwise it is another family's. */
+static void test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
   struct serving_problem few = few_tiles(), many = few_tiles();
   (void)state;
   many.batch = 100;
-  for (few.packed_rows = 1; few.packed_rows <= 64; few.packed_rows++) {
-    many.packed_rows = few.packed_rows;
-    const struct serving_choice a = choose(&few, KJIT_SERVING_ATTEND), b = choose(&many, KJIT_SERVING_ATTEND);
-    assert_int_not_equal(serving_sm90_view(a.values)->one_part, serving_sm90_view(b.values)->one_part);
-    assert_int_equal(family->runs(a.values, 132), family->runs(b.values, 132));
-    assert_int_equal(family->partial_bytes(a.values, 264, &few), family->partial_bytes(b.values, 264, &many));
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    const bool is_small = pages[i] % 8 != 0;
+    few.page_size = many.page_size = pages[i];
+    const struct serving_choice choice = choose(&few, KJIT_SERVING_ATTEND);
+    assert_ptr_equal(choice.family, &serving_sm90_serving_family);
+    assert_int_equal(is_small, serving_sm90_view(choice.values)->gathered);
+    assert_int_equal(!is_small, takes(&many));
   }
+}
+
+static size_t partial_bytes(const struct serving_problem *problem) {
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  return choice.family->partial_bytes(choice.values, choice.family->runs(choice.values, 132), problem);
+}
+
+/* A caller makes one workspace for all batches, whichever kernels compute them. */
+static void test_serving_sm90_choose__memory_does_not_depend_on_the_batch(void **state) {
+  static const int64_t sizes[][2] = {{64, 64}, {128, 128}, {72, 40}, {128, 64}};
+  struct serving_problem few = few_tiles(), many = few_tiles();
+  (void)state;
+  many.batch = 100;
+  for (size_t i = 0; i < 4; i++) {
+    few.head_dim = many.head_dim = sizes[i][0];
+    few.head_dim_v = many.head_dim_v = sizes[i][1];
+    for (few.packed_rows = 1; few.packed_rows <= 64; few.packed_rows++) {
+      many.packed_rows = few.packed_rows;
+      for (few.page_size = many.page_size = 1; few.page_size <= 16; few.page_size = many.page_size *= 2) {
+        assert_true(has_one_part(&few));
+        assert_false(has_one_part(&many));
+        assert_int_equal(partial_bytes(&few), partial_bytes(&many));
+      }
+    }
+  }
+  few = few_tiles();
+  few.batch = few.rows = 1;
+  few.packed_rows = 128;
+  many = few;
+  many.is_simple = false;
+  assert_true(has_one_part(&few));
+  assert_false(has_one_part(&many));
+  assert_int_equal(partial_bytes(&few), partial_bytes(&many));
 }
 
 static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(void **state) {
@@ -204,6 +326,7 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
   (void)state;
   for (problem.head_dim = 8; problem.head_dim <= 128; problem.head_dim += 8) {
     for (problem.head_dim_v = 8; problem.head_dim_v <= 128; problem.head_dim_v += 8) {
+      problem.page_size = problem.head_dim_v % 16 ? 1 : 16;
       const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
       error_clear(&error);
       assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
@@ -211,12 +334,12 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
     }
   }
   static const struct {
-    int32_t rows, keys, stages, softcap, one_part;
+    int32_t rows, keys, stages, softcap, one_part, gathered;
     const char *named;
-  } wrong[] = {{16, 64, 2, 0, 1, "rows"},
-               {64, 32, 2, 0, 1, "keys"},
-               {64, 64, 2, 1, 1, "softcap"},
-               {64, 64, 2, 0, 2, "one_part"}};
+  } wrong[] = {{16, 64, 2, 0, 1, 0, "rows"},     {64, 32, 2, 0, 1, 0, "keys"},
+               {64, 64, 2, 1, 1, 0, "softcap"},  {64, 64, 2, 0, 2, 0, "one_part"},
+               {64, 64, 2, 0, 1, 2, "gathered"}, {64, 64, 2, 0, 0, 1, "gathered"},
+               {64, 64, 3, 0, 1, 1, "stages"},   {128, 64, 2, 0, 1, 0, "blocks_per_sm"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const struct serving_sm90_config config = {.dtype = KJIT_BF16,
                                                .cache = KJIT_BF16,
@@ -227,7 +350,8 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
                                                .stages = wrong[i].stages,
                                                .blocks_per_sm = 2,
                                                .softcap = wrong[i].softcap,
-                                               .one_part = wrong[i].one_part};
+                                               .one_part = wrong[i].one_part,
+                                               .gathered = wrong[i].gathered};
     error_clear(&error);
     assert_status(KJIT_ERR_INVALID_CONFIG,
                   serving_sm90_family.check(&serving_sm90_family, (const int32_t *)&config, &error), &error);
@@ -246,7 +370,12 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of_threads),
+      cmocka_unit_test(test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128),
+      cmocka_unit_test(test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
+      cmocka_unit_test(test_serving_sm90_choose__few_tiles_append_new_keys),
+      cmocka_unit_test(test_serving_sm90_choose__few_tiles_that_append_take_rotary_tables),
+      cmocka_unit_test(test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few),
       cmocka_unit_test(test_serving_sm90_choose__memory_does_not_depend_on_the_batch),
       cmocka_unit_test(test_serving_sm90_choose__configs_of_one_part_are_legal_or_named),
   };

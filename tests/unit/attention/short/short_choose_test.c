@@ -45,6 +45,37 @@ static void test_short_choose__few_queries_of_grouped_heads_are_not_its_own(void
   assert_int_equal(KJIT_OK, choose(&problem, &config));
 }
 
+/* Five tiles for eight are no gain where there are many. */
+static void test_short_choose__many_tiles_are_packed_where_half_are_left(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_attention_problem problem = problem_of(400, 78, 78, 64);
+  (void)state;
+  problem.heads_q = 12;
+  problem.heads_kv = 3;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  problem.batch = 10;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
+  problem.batch = 400;
+  problem.seq_q = 32;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
+  problem.seq_q = 78;
+  problem.head_dim = problem.head_dim_v = 192;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
+}
+
+/* Two tiles of Q in shared memory are one of each of two warpgroups, or two of one. */
+static void test_short_choose__two_warpgroups_go_before_two_tiles_of_q(void **state) {
+  kjit_attention_short_sm90_config config;
+  const kjit_attention_problem few = problem_of(64, 178, 178, 128), many = problem_of(64, 1171, 49, 256);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&few, &config));
+  assert_int_equal(2, config.consumers);
+  assert_int_equal(1, config.q_buffers);
+  assert_int_equal(KJIT_OK, choose(&many, &config));
+  assert_int_equal(1, config.consumers);
+  assert_int_equal(3, config.q_buffers);
+}
+
 static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own(void **state) {
   kjit_attention_short_sm90_config config;
   kjit_attention_problem problem = problem_of(159, 885, 28, 80);
@@ -113,6 +144,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
+      cmocka_unit_test(test_short_choose__many_tiles_are_packed_where_half_are_left),
+      cmocka_unit_test(test_short_choose__two_warpgroups_go_before_two_tiles_of_q),
       cmocka_unit_test(test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_keys_of_wide_heads_get_two_consumers),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),

@@ -105,6 +105,17 @@ static void test_sm90_section__heads_that_share_keys_count_once(void **state) {
   assert_int_equal(64, section_of(4, 64, 16, 4096, 128));
 }
 
+/* Sections of whole rounds of few tiles begin with as many long tiles as there are multiprocessors, time and again. */
+static void test_sm90_section__of_few_tiles_is_no_whole_round(void **state) {
+  (void)state;
+  assert_int_equal(44, section_of(32, 32, 32, 512, 64));
+  assert_int_equal(44, section_of(32, 16, 16, 512, 128));
+  assert_int_equal(22, section_of(135, 8, 8, 383, 192));
+  assert_int_equal(33, section_of(28, 64, 64, 197, 256));
+  assert_int_equal(34, section_of(28, 64, 32, 197, 256)); /* whole key heads */
+  assert_int_equal(64, section_of(1, 64, 64, 512, 64));   /* few rounds: the longest tiles first */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sm90_section__section_fits_l2),
@@ -113,6 +124,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_section__even_sections_are_of_whole_key_heads),
       cmocka_unit_test(test_sm90_section__section_fills_the_card),
       cmocka_unit_test(test_sm90_section__heads_that_share_keys_count_once),
+      cmocka_unit_test(test_sm90_section__of_few_tiles_is_no_whole_round),
   };
   return cmocka_run_group_tests_name("sm90_section", tests, NULL, NULL);
 }

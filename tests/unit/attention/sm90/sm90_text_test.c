@@ -146,7 +146,7 @@ static void test_sm90_request__prologue_is_sorted_and_names_the_file(void **stat
   assert_string_equal(request.request.target.name, "sm_90a");
   assert_string_equal(request.request.entry, "attention_sm90");
   assert_string_equal(request.request.family, "attention_sm90");
-  assert_int_equal(request.request.option_count, 1);
+  assert_int_equal(request.request.option_count, 2);
   config_request_finish(&request);
   source_shelf_finish(&shelf);
 }

@@ -105,6 +105,21 @@ static void test_compile__no_cache_is_for_those_that_know_it(void **state) {
   assert_contains(script.options, "--no-cache");
 }
 
+static void test_compile__minimal_is_for_those_that_know_it(void **state) {
+  struct fixture *f = *state;
+  const char *const options[] = {"--minimal", "--fmad=false"};
+  f->request.options = options;
+  f->request.option_count = 2;
+  script.major = 12;
+  script.minor = 3;
+  assert_status(KJIT_OK, run(f), &f->error);
+  assert_lacks(script.options, "--minimal");
+  assert_contains(script.options, "--fmad=false");
+  script.minor = 4;
+  assert_status(KJIT_OK, run(f), &f->error);
+  assert_contains(script.options, "--minimal");
+}
+
 /* -- Which architectures ---------------------------------------------------------------------------------------------
  */
 
@@ -302,6 +317,7 @@ int main(void) {
       TEST(options_are_standing_then_arch_then_the_requests),
       TEST(standing_options_keep_nvrtc_from_the_working_directory),
       TEST(no_cache_is_for_those_that_know_it),
+      TEST(minimal_is_for_those_that_know_it),
       TEST(unknown_architecture_is_refused_with_the_list),
       TEST(suffixes_exist_from_their_architecture_on),
       TEST(cubin_log_and_figures_are_handed_over),

@@ -1,0 +1,71 @@
+/* The kernels with one_part for many rows and for caches of 8 bits with one mistake each (serving_mutation.h): the
+ * emulator must not find them right. */
+#include "serving_mutation.h"
+
+#include <stdlib.h>
+
+#include "support/test.h"
+
+/* Caught by more rows of a sequence than a tile has, which the kernel with one_part for two warpgroups takes. */
+static const struct mutation many_rows_mutations[] = {
+    {"every tile has the first rows", "attention_serving_sm90/one_part_result.cuh", "part.row_tile * cfg::kRows + row;",
+     "row;"},
+    {"a stage is filled again while it is multiplied", "attention_serving_sm90/one_part_boxes.cuh",
+     "mbarrier_wait_parity(at.values_empty(old.slot), old.parity);", ";"},
+    {"the second warpgroup's rows are not kept", "attention_serving_sm90/one_part_result.cuh",
+     "if (own_row(r) >= rows) continue;\\n      float *const to",
+     "if (own_row(r) >= 64) continue;\\n      float *const to"},
+    {"every part is of the first rows", "attention_serving_sm90/part.cuh",
+     "out.row_tile = of_sequence - out.head * p.row_tiles;", "out.row_tile = 0;"},
+};
+
+/* Caught by a cache of e4m3 and so few tiles that the kernel with one_part takes them. */
+static const struct mutation narrow_one_part_mutations[] = {
+    {"a row of V behind the last key is left", "attention_serving_sm90/one_part_e4m3.cuh", "int i = from * 8 + thread;",
+     "int i = (from + 1) * 8 + thread;"},
+    {"a part forgets what the values are multiplied by", "attention_serving_sm90/one_part_e4m3.cuh", "products.end();",
+     ";"},
+    {"a row sees the keys behind it", "attention_serving_sm90/one_part_e4m3.cuh",
+     "seen[r].high = smallest(query + part.keys - p.rows_q + p.window_right + 1);", ";"},
+    {"partial results are written before all warps have left theirs", "attention_serving_sm90/one_part_e4m3.cuh",
+     "__syncthreads(); // every warp has left its O", "// every warp has left its O"},
+};
+
+static void test_one_part__mistakes_with_many_rows_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = c.heads_kv = 1;
+  c.rows[0] = 15;
+  c.group = 20; /* tiles of 128, 128 and 44 rows */
+  c.cache = SERVING_DENSE;
+  c.workspace = c.causal = true;
+  c.keys[0] = 1500; /* two parts of a tile, each in more blocks than there are stages */
+  assert_caught(state, &c, many_rows_mutations, first_or_all(sizeof many_rows_mutations / sizeof *many_rows_mutations));
+}
+
+static void test_one_part__mistakes_with_caches_of_8_bits_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.narrow = c.workspace = c.causal = true;
+  c.batch = c.heads_kv = 2;
+  c.group = 5;
+  c.cache = SERVING_PAGED;
+  c.rows[0] = c.rows[1] = 2;
+  c.keys[0] = 700;
+  c.keys[1] = 13;
+  assert_caught(state, &c, narrow_one_part_mutations,
+                first_or_all(sizeof narrow_one_part_mutations / sizeof *narrow_one_part_mutations));
+}
+
+static int setup(void **state) {
+  const int result = serving_mutation_setup(state);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "8", 1)); /* so that each tile has parts */
+  return result;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_one_part__mistakes_with_many_rows_are_caught),
+      cmocka_unit_test(test_one_part__mistakes_with_caches_of_8_bits_are_caught),
+  };
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
+  return cmocka_run_group_tests_name("mutations of one_part", tests, setup, gpu_teardown);
+}
