@@ -162,6 +162,8 @@ def defines(text):
         value = value.strip().strip("()")
         if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)[uUlL]*", value):
             found[name] = int(value.rstrip("uUlL"), 0)
+        elif match := re.fullmatch(r"UINT(8|16|32|64)_MAX", value):
+            found[name] = 2 ** int(match[1]) - 1
         elif re.fullmatch(r'"[^"\\]*"', value):
             found[name] = value[1:-1]
     return found

@@ -193,6 +193,22 @@ KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
  */
 KJIT_API void kjit_runtime_cancel(kjit_runtime *runtime);
 
+/**
+ * Wait until no thread is inside the compiler for this runtime in this process. A program that ends while threads that
+ * it cannot join may be in calls of the runtime calls kjit_runtime_cancel(), then this, and returns from main()
+ * without kjit_runtime_destroy(): NVRTC takes itself down when the process ends, and a thread that compiles then
+ * crashes. Where the runtime was not cancelled, another compile may begin at once.
+ * @param runtime     required
+ * @param timeout_ms  the longest wait, in milliseconds; 0: only look
+ * @param error       may be NULL
+ * @retval KJIT_OK               no thread was compiling
+ * @retval KJIT_ERR_TIMEOUT      one still was
+ * @retval KJIT_ERR_INVALID_ARG  runtime is NULL
+ * @par Thread safety  Thread-safe; also while other threads are in calls of this runtime.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_wait_compiles(kjit_runtime *runtime, uint32_t timeout_ms,
+                                                               kjit_error *error);
+
 /** Counters since the runtime was made. Only ever grow at the end. */
 typedef struct kjit_runtime_stats {
   size_t struct_size;

@@ -72,20 +72,25 @@ def backward(
         return gradients[0], gradients[1], gradients[2]
     if _torch.is_ragged(q, v):
         scale = _torch.scale_of(q, scale)
-        wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
-        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, deterministic, set_variant,
-                         reads)  # fmt: skip
+        pad = _torch.pad_columns
+        found = backward(
+            pad(dout), dlse, pad(q), pad(k), pad(v), pad(out), lse, scale, causal, layout, wanted, deterministic,
+            set_variant, reads,
+        )  # fmt: skip
         for gradient, padded, want in zip(gradients, found, wanted):
             if want:
                 gradient.copy_(padded[..., : gradient.shape[-1]])
         return gradients[0], gradients[1], gradients[2]
     if q.shape[0] > _BATCH_MAX and set_variant is None:  # a variant's functions count batch entries from the first
         for first in range(0, q.shape[0], _BATCH_MAX):
-            part = [None if t is None else t[first : first + _BATCH_MAX] for t in (dout, dlse, q, k, v, out, lse)]
-            pieces = backward(*part, scale, causal, layout, wanted, deterministic)
+            part = slice(first, first + _BATCH_MAX)
+            pieces = backward(
+                dout[part], None if dlse is None else dlse[part], q[part], k[part], v[part], out[part], lse[part],
+                scale, causal, layout, wanted, deterministic,
+            )  # fmt: skip
             for whole, piece, want in zip(gradients, pieces, wanted):
                 if want:
-                    whole[first : first + _BATCH_MAX] = piece
+                    whole[part] = piece
         return gradients[0], gradients[1], gradients[2]
     dout, delta = _readable(dout), torch.empty_like(lse)
     views: dict[str, Optional[View]] = {

@@ -17,7 +17,7 @@ MISSING = ""
 try:
     if os.environ.get("KJIT_NATIVE") == "0":
         raise ImportError("$KJIT_NATIVE is 0")
-    from . import _native as native  # type: ignore[no-redef]
+    from . import _native as native  # type: ignore[attr-defined,no-redef]
 except ImportError as _fault:
     MISSING = str(_fault)
 

@@ -75,7 +75,7 @@ def outline_of(code: types.CodeType) -> Outlined:
 
 
 #: Modules whose functions do not change.
-_MODULES = frozenset(("torch", "math", "operator"))
+_MODULES = frozenset(("torch", "math", "operator", "functools", "_functools", "itertools"))
 
 
 def is_of_modules(value: Any) -> bool:
@@ -188,32 +188,6 @@ def tell_function(function: Any, walk: Walk, depth: int) -> None:
             raise CannotTell
 
 
-def walk_in_python(functions: tuple[Any, ...]) -> Optional[tuple[Any, Any, Any]]:
-    """(key, tensors, what must live) of functions; None: they may change without a sign."""
-    walk = Walk([], [], [], {}, [])
-    try:
-        for function in functions:
-            tell(function, walk, 0)
-    except CannotTell:
-        return None
-    return tuple(walk.key), walk.tensors, walk.kept
-
-
-if native is None:
-    walk = walk_in_python
-else:
-
-    def _tell_for_c(value: Any, key: Any, tensors: Any, kept: Any, met: Any, alive: Any, depth: int) -> None:
-        """What is not told in C, with the parts of the walk."""
-        tell(value, Walk(key, tensors, kept, met, alive), depth)
-
-    walk = native.walk
-    native.configure_walk(
-        outlines, constants, kinds, attributes, look, _tell_for_c, CannotTell, types.FunctionType, types.MethodType,
-        DEPTH_MAX, LENGTH_MAX,
-    )  # fmt: skip
-
-
 class Place(NamedTuple):
     """What functions are told by, the tensors that they see, and what the ids in the key are of."""
 
@@ -229,6 +203,48 @@ class _Entry(NamedTuple):
     kept: list[Any]  # alive, so that their ids stay theirs
 
 
+def walk_in_python(functions: tuple[Any, ...]) -> Optional[tuple[Any, Any, Any]]:
+    """(key, tensors, what must live) of functions; None: they may change without a sign."""
+    walk = Walk([], [], [], {}, [])
+    try:
+        for function in functions:
+            tell(function, walk, 0)
+    except CannotTell:
+        return None
+    return tuple(walk.key), walk.tensors, walk.kept
+
+
+Found = tuple[Any, tuple[Any, ...], tuple[Any, ...]]
+
+
+def recall_in_python(
+    entries: dict[Any, _Entry], functions: tuple[Any, ...]
+) -> tuple[Optional[Found], Optional[tuple[Any, Any, Any]]]:
+    """(variant, values, tensors) that keep() was given for functions that are told by the same, with the tensors that
+    these see now; else what they are told by, a Place or a tuple like one. Both None: they may change without a sign.
+    """
+    told = walk_in_python(functions)
+    entry = None if told is None else entries.get(told[0])
+    if told is None or entry is None:
+        return None, told
+    return (entry.variant, entry.values, tuple([told[1][i] for i in entry.read])), None
+
+
+if native is None:
+    recall = recall_in_python
+else:
+
+    def _tell_for_c(value: Any, key: Any, tensors: Any, kept: Any, met: Any, alive: Any, depth: int) -> None:
+        """What is not told in C, with the parts of the walk."""
+        tell(value, Walk(key, tensors, kept, met, alive), depth)
+
+    recall = native.recall
+    native.configure_walk(
+        outlines, constants, kinds, attributes, look, _tell_for_c, CannotTell, types.FunctionType, types.MethodType,
+        DEPTH_MAX, LENGTH_MAX,
+    )  # fmt: skip
+
+
 _entries: dict[Any, _Entry] = {}
 
 #: Code of functions that could not be told, by its id, and how often it came since; kept, so that the id stays its own.
@@ -238,38 +254,43 @@ _untold: dict[int, list[Any]] = {}
 _RETRIED = 32
 
 
-def place_of(*functions: Optional[Function]) -> Optional[Place]:
-    """What these functions are told by; None: they may change without a sign.
+def recalled(functions: tuple[Optional[Function], ...]) -> tuple[Optional[Found], Optional[tuple[Any, Any, Any]]]:
+    """recall() of the entries that keep() made.
 
     A function of the same code as one that could not be told is looked at seldom: most see the same kinds of things.
     """
-    if _untold:
-        for function in functions:
-            known = _untold.get(id(getattr(function, "__code__", None)))
-            if known is not None:
-                known[1] += 1
-                if known[1] % _RETRIED:
-                    return None
-    found = walk(functions)
-    if found is not None:
-        return Place(*found)
+    if _untold and _is_untold(functions):
+        return None, None
+    found: tuple[Optional[Found], Optional[tuple[Any, Any, Any]]] = recall(_entries, functions)
+    if found[0] is None and found[1] is None:
+        _note_untold(functions)
+    return found
+
+
+def _is_untold(functions: tuple[Optional[Function], ...]) -> bool:
+    for function in functions:
+        known = _untold.get(id(getattr(function, "__code__", None)))
+        if known is not None:
+            known[1] += 1
+            if known[1] % _RETRIED:
+                return True
+    return False
+
+
+def _note_untold(functions: tuple[Optional[Function], ...]) -> None:
     if len(_untold) >= KEPT_MAX:
         _untold.clear()
     for function in functions:
         code = getattr(function, "__code__", None)
         if code is not None:
             _untold[id(code)] = [code, 0]
-    return None
 
 
-def find(place: Place) -> Optional[tuple[Any, tuple[Any, ...], tuple[Any, ...]]]:
-    """The variant and values that keep() was given for functions that are told by the same, and the tensors that those
-    see now; None: nothing."""
-    entry = _entries.get(place.key)
-    if entry is None:
-        return None
-    tensors = place.tensors
-    return entry.variant, entry.values, tuple([tensors[i] for i in entry.read])
+def is_watched(kept: list[Any]) -> bool:
+    """Must a trace of functions whose walk kept these tell whether it calls an nn.Module?"""
+    from . import _recall_objects
+
+    return _recall_objects.is_of_neural(kept)
 
 
 def keep(place: Place, variant: Any, values: tuple[Any, ...], tensors: tuple[Any, ...]) -> None:

@@ -2,8 +2,10 @@
 
 An object of a class that Python code made is told by its class and by those of its attributes that some code names:
 what it holds itself, what its class has, methods by their code, properties by their getter. Classes that look their
-attributes up in their own way, and those with operators of their own, cannot be told: that leaves nn.Module out. What
-stays what it is, such as a module of PyTorch or a dtype, is told by being the same object.
+attributes up in their own way, and those with operators of their own, cannot be told. An nn.Module is told like another
+object, with its parameters, buffers and modules; what a call of it would run, hooks among it, is not told, so a trace
+that runs code of nn.Module's is not kept (_trace_torch.Watch). What stays what it is, such as a module of PyTorch or a
+dtype, is told by being the same object.
 """
 
 from __future__ import annotations
@@ -78,6 +80,13 @@ def tell_object(value: Any, walk: Walk, depth: int) -> None:
             _tell_class(value, value, (), _DUNDERS, object, walk, depth)
         elif kind is types.ModuleType:
             _tell_module(value, walk, depth)
+        elif torch is not None and isinstance(value, torch.nn.Module):
+            _tell_neural(value, kind, walk, depth, torch.nn.Module)
+        elif kind in (set, frozenset):
+            _tell_set(value, kind, walk, depth)
+        elif _is_numpy_number(value):
+            walk.key.append(kind)
+            walk.key.append(value.tobytes())
         elif isinstance(value, tuple):
             _tell_named_tuple(value, kind, walk, depth, torch)
         else:
@@ -120,17 +129,52 @@ def _tell_module(value: Any, walk: Walk, depth: int) -> None:
     _tell_named(value.__dict__, walk, depth)
 
 
-def _tell_named_tuple(value: Any, kind: type, walk: Walk, depth: int, torch: Any) -> None:
+def _tell_neural(value: Any, kind: Any, walk: Walk, depth: int, base: Any) -> None:
+    """An nn.Module: it looks for what its class and itself have not among its parameters, buffers and modules."""
+    if kind.__new__ is not object.__new__ or kind.__getattr__ is not base.__getattr__ or kind.__mro__[-2] is not base:
+        raise CannotTell
+    walk.kept.append(base)  # by which is_of_neural() knows
+    if kind is not base:
+        _tell_class(value, kind, ("__init__",), _DUNDERS, base, walk, depth)
+    walk.key.append(kind)
+    held = value.__dict__
+    for named in (held, held.get("_parameters"), held.get("_buffers"), held.get("_modules")):
+        walk.key.append(None)  # where one ends
+        _tell_named(named or (), walk, depth)
+
+
+def is_of_neural(kept: list[Any]) -> bool:
+    """Was an nn.Module met in the walk that kept these?"""
+    torch = sys.modules.get("torch")
+    return torch is not None and any(each is torch.nn.Module for each in kept)
+
+
+def _tell_set(value: Any, kind: Any, walk: Walk, depth: int) -> None:
+    """Its elements in the order in which code would see them."""
+    if len(value) > LENGTH_MAX:
+        raise CannotTell
+    walk.key.append(kind)
+    walk.key.append(len(value))
+    for each in value:
+        tell(each, walk, depth + 1)
+
+
+def _is_numpy_number(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and type(value).__module__ == "numpy"
+
+
+def _tell_named_tuple(value: Any, kind: Any, walk: Walk, depth: int, torch: Any) -> None:
     if torch is None or kind is not torch.Size:
-        if not hasattr(kind, "_fields") or kind.__getitem__ is not tuple.__getitem__:  # type: ignore[attr-defined]
+        if not hasattr(kind, "_fields") or kind.__getitem__ is not tuple.__getitem__:
             raise CannotTell
-        _tell_class(value, kind, kind._fields, _NAMED_TUPLE, tuple, walk, depth)  # type: ignore[attr-defined]
+        _tell_class(value, kind, kind._fields, _NAMED_TUPLE, tuple, walk, depth)
     walk.key.append(kind)
     for each in value:
         tell(each, walk, depth + 1)
 
 
-def _tell_instance(value: Any, kind: type, walk: Walk, depth: int) -> None:
+def _tell_instance(value: Any, kind: Any, walk: Walk, depth: int) -> None:
     if kind is not types.SimpleNamespace:
         if kind.__new__ is not object.__new__ or not kind.__flags__ & _HEAP_TYPE:
             raise CannotTell

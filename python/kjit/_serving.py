@@ -6,7 +6,6 @@ flash_attn.py and flash_attn_interface.py have the functions that people call; d
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -31,7 +30,7 @@ ARRAYS = (
 
 _calls = threading.local()
 _raw_stream = _prepared.raw_stream
-_find = _prepared.find
+_launch = _prepared.launch
 
 
 def _tensor(tensor: torch.Tensor) -> Any:
@@ -125,42 +124,48 @@ class Problem(NamedTuple):
         return args
 
 
+#: Of a call, what its tensors are followed by: those that every kind may have.
+_FURTHER = ("page_table", "sinks", "schedule", "o")
+
+
 class _Call:
-    """A call prepared for one signature, on one thread. Addresses are written as numbers into the struct."""
+    """A call's arguments for one signature, on one thread. Addresses are written as numbers into the struct."""
 
     def __init__(self, problem: Problem, out: Any, lse: Optional[torch.Tensor]) -> None:
         q = problem.tensors[0]
         self.args = problem.fill()
         self.args.o = _tensor(out)
+        if lse is not None:
+            self.args.lse = _tensor(lse)
+        self.names = (*problem.names, *_FURTHER)
         self.runtime = default_runtime()
         self.device = q.get_device()
         if q.is_cuda:
             _cuda.make_current(torch.cuda.current_device())
-        fields, base = _abi.kjit_attention_serving_args, ctypes.addressof(self.args)
-
-        def number(field: str) -> ctypes.c_uint64:
-            return ctypes.c_uint64.from_address(base + getattr(fields, field).offset)
-
-        # Where addresses are written, in the order of `run`. A kjit_tensor begins with its address.
-        given = (*problem.tensors, problem.page_table, problem.sinks, out, lse)
-        places = tuple(
-            0 if tensor is None else base + getattr(fields, name).offset
-            for name, tensor in zip((*problem.names, "page_table", "sinks", "o", "lse"), given)
-        )
-        self.schedule, self.workspace = number("schedule"), number("workspace")
+        self.schedule, self.workspace = self._number("schedule"), self._number("workspace")
         self.workspace_bytes: Optional[int] = None
-        if lse is not None:
-            self.args.lse = _tensor(lse)
-            self.empty_lse = functools.partial(
-                torch.empty_strided, tuple(lse.shape), lse.stride(), dtype=lse.dtype, device=lse.device
-            )
-        # Without a shape of its own the result is like q: made by the way that takes PyTorch the least.
-        self.out_shape = None if tuple(out.shape) == tuple(q.shape) else tuple(out.shape)
-        self.launch = _prepared.Launch(
-            "kjit_attention_serving", (self.runtime.handle, base), places, _raw_stream, self.device,
-            (self.args, self.runtime),
+
+    def _place(self, field: str) -> int:
+        return int(ctypes.addressof(self.args) + getattr(_abi.kjit_attention_serving_args, field).offset)
+
+    def _number(self, field: str) -> ctypes.c_uint64:
+        return ctypes.c_uint64.from_address(self._place(field))
+
+    def prepare(self, given: tuple[Any, ...], out: Any, lse: Optional[torch.Tensor]) -> Any:
+        """The call of _prepared.py, which launch() gives what `given` is: the tensors, those of _FURTHER, out last.
+
+        out, lse: as they are made for this call, where they are."""
+        *_, schedule, own = given
+        if schedule is not None:
+            self.args.schedule_bytes = schedule.numel() * schedule.element_size()
+        # A kjit_tensor begins with its address.
+        places = tuple([0 if tensor is None else self._place(name) for name, tensor in zip(self.names, given)])
+        shared = _prepared.Shared(
+            "kjit_attention_serving", (self.runtime.handle, ctypes.addressof(self.args)), self.device, _raw_stream,
+            self, None, _is_capturing if self.device >= 0 else None,
         )  # fmt: skip
-        self.has_schedule = False
+        at = -1 if own is None else len(given) - 1
+        return _prepared.make_call(shared, places, at, (self._place("o"), out), (self._place("lse"), lse))
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of a schedule and of a workspace."""
@@ -176,20 +181,11 @@ class _Call:
         self.workspace.value, self.args.workspace_bytes = memory.data_ptr(), self.workspace_bytes
         return memory
 
-    def run(self, given: tuple[Any, ...], schedule: Optional[torch.Tensor]) -> None:
-        """On the current stream, with the addresses of these tensors."""
-        if schedule is not None:
-            self.schedule.value = schedule.data_ptr()
-            self.args.schedule_bytes = schedule.numel() * schedule.element_size()
-            self.has_schedule = True
-        elif self.has_schedule:
-            self.schedule.value, self.has_schedule = 0, False
-        memory = None
-        if self.device >= 0 and _is_capturing():
-            memory = self.borrow()
+    def run(self, prepared: Any, given: tuple[Any, ...]) -> Any:
+        """What launch() leaves: while a graph is captured, and on another device than the current one."""
+        memory = self.borrow() if self.device >= 0 and _is_capturing() else None
         try:
-            if self.launch.run(given):
-                self.launch.failed()
+            return _prepared.launch_slowly(prepared, given, ())
         finally:
             if memory is not None:
                 self.workspace.value = 0  # the caching allocator keeps it from others until the graph has used it
@@ -200,14 +196,18 @@ _is_capturing: Callable[[], bool] = getattr(
 )
 
 
-def _prepare(
-    problem: Problem, out: Optional[torch.Tensor], return_lse: bool
-) -> tuple[tuple[int, ...], Optional[_Call]]:
-    """Which tensors must be copied before a call of this signature; if none, the call for it."""
-    tensors = problem.tensors
+def _batch_of(names: tuple[str, ...], tensors: tuple[Any, ...]) -> int:
+    """Sequences of a call."""
+    offsets = tensors[names.index("cu_seqlens_q")] if "cu_seqlens_q" in names else None
+    return int(tensors[0].shape[0] if offsets is None else offsets.shape[0] - 1)
+
+
+def _prepare(problem: Problem, given: tuple[Any, ...], return_lse: bool) -> Any:
+    """The call of a signature; a tuple where tensors must be copied before: which of them."""
+    tensors, out = problem.tensors, given[-1]
     copied = tuple(i for i in _COPIED[problem.names] if tensors[i] is not None and tensors[i].stride(-1) != 1)
     if copied:
-        return copied, None
+        return copied
     q, v = tensors[0], tensors[2]
     if out is None:
         out = torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
@@ -215,43 +215,46 @@ def _prepare(
     if return_lse:
         shape = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
         lse = q.new_empty(shape, dtype=torch.float32)
-    return (), _Call(problem, out, lse)
+    return _Call(problem, out, lse).prepare(given, out, lse)
+
+
+def _run_otherwise(head: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+    """A call that launch() left: of a new signature, with tensors to copy, or for _Call.run()."""
+    names, options, return_lse = head
+    tensors, (page_table, sinks, schedule, out) = given[: len(names)], given[len(names) :]
+    signature = _prepared.signature(head, given)
+    found = _calls.known.get(signature)
+    if found is None:
+        problem = Problem(names, tensors, options, _batch_of(names, tensors), page_table, sinks)
+        found = _prepare(problem, given, return_lse)
+        keep(_calls.known, signature, tensors, found)
+    if isinstance(found, tuple):
+        dense = [tensor.contiguous() if i in found else tensor for i, tensor in enumerate(tensors)]
+        return run(names, tuple(dense), options, page_table, sinks, out, return_lse, schedule)
+    return found.kept.shared.kept.run(found, given)
 
 
 def run(
     names: tuple[str, ...],
     tensors: tuple[Any, ...],
     options: tuple[Any, ...],
-    batch: int,
     page_table: Any,
     sinks: Any,
     out: Optional[torch.Tensor],
     return_lse: bool,
     schedule: Optional[torch.Tensor],
-) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """Launch on the current stream. A call of a signature that was there before sets addresses and launches."""
+) -> Any:
+    """Launch on the current stream. A call of a signature that was there before sets addresses and launches.
+
+    The output, or (output, lse) with return_lse.
+    """
     try:
         calls = _calls.known
     except AttributeError:
         calls = _calls.known = {}
-    given = (*tensors, page_table, sinks, out)
-    head = (names, options, batch, return_lse)
-    found = _find(calls, head, given)
-    if found is None:
-        found = _prepare(Problem(names, tensors, options, batch, page_table, sinks), out, return_lse)
-        keep(calls, _prepared.signature(head, given), found)
-    copied, prepared = found
-    if prepared is None:
-        dense = list(tensors)
-        for index in copied:
-            dense[index] = dense[index].contiguous()
-        return run(names, tuple(dense), options, batch, page_table, sinks, out, return_lse, schedule)
-    if out is None:
-        q = tensors[0]
-        out = torch.empty_like(q) if prepared.out_shape is None else q.new_empty(prepared.out_shape)
-    lse = prepared.empty_lse() if return_lse else None
-    prepared.run((*tensors, page_table, sinks, out, lse), schedule)
-    return out if lse is None else (out, lse)
+    head, given = (names, options, return_lse), (*tensors, page_table, sinks, schedule, out)
+    found = _launch(calls, head, given, ())
+    return _run_otherwise(head, given) if found is None else found
 
 
 #: Of a 16-bit cache: what run_cache() is given then.
@@ -289,18 +292,19 @@ def run_cache(
     schedule: Optional[torch.Tensor],
 ) -> Any:
     """Attention over a cache, by FlashAttention's names."""
-    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     if isinstance(cache_seqlens, int):
+        batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    names: tuple[str, ...] = DECODE
+    tensors: tuple[Any, ...] = (q, k_cache, v_cache, cache_seqlens)
     if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
-        names, tensors = DECODE, (q, k_cache, v_cache, cache_seqlens)
         if descales is not NO_DESCALES:
             names, tensors = NARROW_DECODE, tensors + descales
     else:
         names = CACHE
         tensors = (q, k_cache, v_cache, cache_seqlens, k, v, cache_batch_idx, cache_leftpad, cu_seqlens_q,
                    cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, *descales)  # fmt: skip
-    return run(names, tensors, options, batch, page_table, sinks, out, return_lse, schedule)
+    return run(names, tensors, options, page_table, sinks, out, return_lse, schedule)
 
 
 def write_schedule(problem: Problem, out: Any, device: Any) -> torch.Tensor:

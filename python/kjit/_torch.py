@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
 import weakref
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -28,7 +27,11 @@ _DTYPES = {
 
 _calls = threading.local()
 _raw_stream = _prepared.raw_stream
-_find = _prepared.find
+_launch = _prepared.launch
+
+# Under torch.compile these are what PyTorch says of its own functions, under whatever name they are called.
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
 
 _Tensor = torch.Tensor
 _fp32 = torch.float32
@@ -68,14 +71,22 @@ def _empty_lse(q: torch.Tensor, layout: str) -> torch.Tensor:
     return q.new_empty((batch, heads, seq), dtype=torch.float32)
 
 
+class More(NamedTuple):
+    """What a call has besides q, k, v and out: where the addresses of further tensors are written, and numbers."""
+
+    places: tuple[int, ...] = ()
+    numbers: Optional[_prepared.Numbers] = None
+    kept: Any = None
+
+
+NO_MORE = More()
+
+
 class _Call:
-    """A call prepared for tensors of one signature, on one thread: launch.run(tensors) sets addresses and launches.
+    """A call's arguments for tensors of one signature, on one thread.
 
     The library reads `args` while other threads run, hence one of these for each thread.
     """
-
-    #: The tensors of a call, in the order in which launch.run() gets them; out and lse are made before.
-    NAMES = ("q", "k", "v", "o", "lse")
 
     def __init__(self, tensors: tuple[Any, ...], asked: Asked) -> None:
         q, k, v, out, lse = tensors
@@ -84,29 +95,22 @@ class _Call:
         self.config = None if asked.config is None else as_config(asked.config)
         self.runtime = default_runtime()
         self.device = q.get_device()
-        self.out_is_like_q = q.shape[-1:] == v.shape[-1:]
-        if lse is not None:  # another one, by the way that takes PyTorch the least
-            self.empty_lse = functools.partial(
-                torch.empty_strided, tuple(lse.shape), lse.stride(), dtype=lse.dtype, device=lse.device
-            )
         if q.is_cuda or torch.cuda.is_available():
             _cuda.make_current(torch.cuda.current_device())
 
-    def bind(self, places: tuple[int, ...] = (), kept: Any = None) -> _Call:
-        """Make it ready to run. places, kept: of tensors that follow those of NAMES, as Launch has them."""
+    def prepare(self, given: tuple[Any, ...], out: Any, lse: Any, more: More = NO_MORE) -> Any:
+        """The call of _prepared.py, to which launch() gives what `given` is: q, k, v, out (None: it is made), and the
+        tensors of `more`. out, lse: as they are for this call."""
         config = 0 if self.config is None else ctypes.addressof(self.config._kernel)
         base, fields = ctypes.addressof(self.args), type(self.args)
-        own = tuple([base + getattr(fields, name).offset for name in self.NAMES])  # a kjit_tensor begins with it
-        self.launch = _prepared.Launch(
-            "kjit_attention_forward",
-            (self.runtime.handle, config, base),
-            own + places,
-            _raw_stream,
-            self.device,
-            (self.args, self.config, self.runtime, kept),
-        )
-        self.run = self.launch.run
-        return self
+        # A kjit_tensor begins with its address.
+        q, k, v, o, of_lse = (base + getattr(fields, name).offset for name in ("q", "k", "v", "o", "lse"))
+        shared = _prepared.Shared(
+            "kjit_attention_forward", (self.runtime.handle, config, base), self.device, _raw_stream,
+            (self, more.kept), more.numbers,
+        )  # fmt: skip
+        own = -1 if given[3] is None else 3
+        return _prepared.make_call(shared, (q, k, v, o, *more.places), own, (o, out), (of_lse, lse))
 
     def kernel(self) -> Any:
         """The config as the library takes it; None: it chooses."""
@@ -160,7 +164,10 @@ def padded(
     return found if lse is None else (found, lse)
 
 
-def keep(calls: dict[Any, Any], signature: Any, prepared: Any) -> None:
+def keep(calls: dict[Any, Any], signature: Any, tensors: tuple[Any, ...], prepared: Any) -> None:
+    """Keep a call; but not one of fp32, which autocast may make another."""
+    if any(tensor.dtype is _fp32 for tensor in tensors[:3]):
+        return
     if len(calls) >= _prepared.CALLS_MAX:
         calls.clear()
     calls[signature] = prepared
@@ -177,20 +184,24 @@ def first_outputs(
     return out, lse, bool(out.numel() or q.dim() != 4 or not k.numel())  # else there is no grid to launch
 
 
-def _first(
-    calls: dict[Any, Any], signature: Any, tensors: tuple[Any, ...], asked: Asked, out: Optional[torch.Tensor]
-) -> Result:
-    """A call of a signature that was not there before."""
+def _first(tensors: tuple[Any, ...], asked: Asked, out: Optional[torch.Tensor]) -> Result:
+    """A call that launch() left."""
+    calls, given = _calls.known, (*tensors, out)
+    signature = _prepared.signature(asked, given)
+    if signature in calls:
+        return _prepared.launch_slowly(calls[signature], given, ())  # type: ignore[no-any-return]
+    cast = _autocast(tensors)
+    if cast is not tensors:
+        return _direct(cast, asked, out)
     if is_ragged(tensors[0], tensors[2]):
         return padded(_direct, tensors, asked, out)
-    out, lse, computes = first_outputs(tensors, asked, out)
-    if computes:
-        given = (*tensors, out, lse)
-        prepared = _Call(given, asked).bind()
-        keep(calls, signature, prepared)
-        if prepared.run(given):
-            prepared.launch.failed()
-    return out if lse is None else (out, lse)
+    made, lse, computes = first_outputs(tensors, asked, out)
+    if not computes:
+        return made if lse is None else (made, lse)
+    prepared = _Call((*tensors, made, lse), asked).prepare(given, made, lse)
+    del made, lse  # the call makes its own
+    keep(calls, signature, tensors, prepared)
+    return _prepared.launch_slowly(prepared, given, ())  # type: ignore[no-any-return]
 
 
 def _direct(tensors: tuple[Any, ...], asked: tuple[Any, ...], out: Optional[torch.Tensor]) -> Result:
@@ -199,16 +210,8 @@ def _direct(tensors: tuple[Any, ...], asked: tuple[Any, ...], out: Optional[torc
         calls = _calls.known
     except AttributeError:
         calls = _calls.known = {}
-    q, k, v = tensors
-    prepared = _find(calls, asked, (q, k, v, out))
-    if prepared is None:
-        return _first(calls, _prepared.signature(asked, (q, k, v, out)), tensors, Asked(*asked), out)
-    if out is None:
-        out = torch.empty_like(q) if prepared.out_is_like_q else _empty_out(q, v)
-    lse = prepared.empty_lse() if asked[3] else None
-    if prepared.run((q, k, v, out, lse)):
-        prepared.launch.failed()
-    return out if lse is None else (out, lse)
+    result: Any = _launch(calls, asked, (*tensors, out), ())
+    return _first(tensors, Asked(*asked), out) if result is None else result
 
 
 # The same as operators: what torch.compile, autograd, and tensors that are not plain ones go through.
@@ -281,10 +284,15 @@ def _as_operator(
     return (result, lse) if return_lse else result
 
 
-def _autocast(*tensors: torch.Tensor) -> Any:
-    """fp32 tensors in autocast's 16-bit type, where it is on: attention is one of the operations that it casts."""
-    if any(tensor.dtype is torch.float32 for tensor in tensors) and torch.is_autocast_enabled("cuda"):
-        return tuple(tensor.to(torch.get_autocast_dtype("cuda")) for tensor in tensors)
+def _autocast(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """fp32 tensors in autocast's 16-bit type, where it is on: attention is one of the operations that it casts.
+
+    The same tuple where nothing is to be cast.
+    """
+    if any(tensor.dtype is _fp32 for tensor in tensors) and torch.is_autocast_enabled("cuda"):
+        kind = torch.get_autocast_dtype("cuda")
+        if kind is not _fp32:
+            return tuple([tensor.to(kind) for tensor in tensors])
     return tensors
 
 
@@ -300,13 +308,12 @@ def attention(
     config: Optional[Config],
     deterministic: bool = False,
 ) -> Any:
-    if q.dtype is _fp32 or k.dtype is _fp32 or v.dtype is _fp32:
-        q, k, v = _autocast(q, k, v)
-    plain = type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor
-    wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if torch.compiler.is_compiling() or not plain or wants_gradient:
-        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient, deterministic)
-    return _direct((q, k, v), (scale, causal, layout, return_lse, config), out)
+    if type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor and not _is_compiling():
+        if not _is_grad_enabled() or not (q.requires_grad or k.requires_grad or v.requires_grad):
+            return _direct((q, k, v), (scale, causal, layout, return_lse, config), out)
+    q, k, v = _autocast((q, k, v))
+    wants_gradient = _is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient, deterministic)
 
 
 def forward_timed(
@@ -376,18 +383,19 @@ class _PlanOwner:
 def _plan_runner(owner: _PlanOwner, device: int) -> Callable[..., None]:
     """run(stream), which threads may call at once: it is without an error to fill, which a second try is asked for."""
     launch, handle, stream_of = lib.kjit_attention_plan_run, owner.handle, _raw_stream
-    if native is None:
 
-        def on(stream: Optional[int]) -> int:
-            status: int = launch(handle, stream_of(device) if stream is None else stream, None)
-            return status
+    def again(_: Any, stream: Optional[int]) -> None:
+        call(launch, handle, stream_of(device) if stream is None else stream)
 
-    else:
-        on = native.Call(address_of(launch), (handle.value,), (), stream_of, device, 0, owner).on
+    if native is not None:
+        start: Callable[..., None] = native.Call(
+            address_of(launch), (handle.value,), (), stream_of, device, 0, owner, (), -1, None, 0, again, None
+        ).start
+        return start
 
     def run(stream: Optional[int] = None) -> None:
-        if on(stream):
-            call(launch, owner.handle, stream_of(device) if stream is None else stream)
+        if launch(owner.handle, stream_of(device) if stream is None else stream, None):
+            again(None, stream)
 
     return run
 

@@ -7,17 +7,18 @@ capture; under torch.compile they are read while the program is traced.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any, Optional
 
 import torch
 
 from . import _abi, _backward, _prepared, _torch
 from .runtime import Config
-from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
+from .variant import NO_MEMBERS, Bound, Members, Reading, bound_of, read, tensor_view
 
 _Tensor = torch.Tensor
 _fp32 = torch.float32
-_find = _prepared.find
+_launch, _is_compiling, _is_grad_enabled = _prepared.launch, _torch._is_compiling, _torch._is_grad_enabled
 _int32_pointer = ctypes.POINTER(ctypes.c_int32)
 
 
@@ -42,33 +43,28 @@ class Lists:
 
 
 class _Prepared:
-    """A variant's call prepared for tensors of one signature, on one thread: a run sets addresses and numbers."""
+    """What a variant adds to a prepared call for tensors of one signature, on one thread."""
 
-    def __init__(self, call: _torch._Call, bound: Optional[Bound], members: Members, tensors: tuple[Any, ...]) -> None:
-        self.call, args = call, call.args
+    def __init__(self, args: Any, bound: Optional[Bound], members: Members, tensors: tuple[Any, ...]) -> None:
         #: Of each tensor, the view in the library's arguments that a run writes its address to.
-        self.views = views = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
-        self.scalars = None
-        count = 0
+        self.views: list[Any] = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
+        views = self.views
+        self.scalars, self.variant, numbers, count = None, None, None, 0
         if bound is not None:  # not its tensors: they change
-            count = len(bound.tensors)
+            count, self.variant = len(bound.tensors), bound.variant
             args.variant = bound.variant._handle
             self.scalars = (ctypes.c_int32 * max(1, len(bound.values)))()
             args.scalar_values = ctypes.cast(self.scalars, _int32_pointer)
+            if bound.values:
+                numbers = _prepared.Numbers(self.scalars, bound.variant._packer)
             own = (_abi.kjit_tensor * max(1, count))(*views[:count])
             args.variant_tensors = ctypes.cast(own, ctypes.POINTER(_abi.kjit_tensor))
             views[:count] = [own[i] for i in range(count)]
         self._set_members(args, members, views[count:])
         if members.blocks is not None:
             self._set_lists(args, members.blocks, views, count + 3)
-        variant = None if bound is None else bound.variant
-        self.pack = None if bound is None or not bound.values else bound.variant._packer.pack_into
-        self.empty_lse = getattr(call, "empty_lse", None)
-        self.out_is_like_q = call.out_is_like_q
-        call.bind(
-            tuple([0 if view is None else ctypes.addressof(view) for view in views]), (variant, self.scalars, views)
-        )
-        self.run, self.launch = call.run, call.launch
+        places = tuple([0 if view is None else ctypes.addressof(view) for view in views])
+        self.more = _torch.More(places, numbers, self)
 
     def _set_members(self, args: Any, members: Members, views: list[Any]) -> None:
         for name, view in zip(("sinks", "alibi_slopes", "bias"), views):
@@ -91,55 +87,56 @@ class _Prepared:
 
 
 def _first(
-    calls: Any, signature: Any, tensors: tuple[Any, ...], asked: _torch.Asked, out: Any, bound: Optional[Bound],
-    members: Members, others: tuple[Any, ...],
-) -> Any:  # fmt: skip
-    """A call of a signature that was not there before."""
+    calls: dict[Any, Any], head: Any, given: tuple[Any, ...], bound: Optional[Bound], members: Members
+) -> Any:
+    """A call that launch() left."""
+    asked, tensors, out = _torch.Asked(*head[0]), given[:3], given[3]
+    signature, values = _prepared.signature(head, given), () if bound is None else bound.values
+    if signature in calls:
+        return _prepared.launch_slowly(calls[signature], given, values)
+    cast = _torch._autocast(tensors)
+    if cast is not tensors:
+        return direct(cast, asked, out, bound, members)
     if _torch.is_ragged(tensors[0], tensors[2]):
-        return _torch.padded(lambda *given: direct(*given, bound, members), tensors, asked, out)
-    out, lse, computes = _torch.first_outputs(tensors, asked, out)
-    if computes:
-        prepared = _Prepared(_torch._Call((*tensors, out, lse), asked), bound, members, others)
-        _torch.keep(calls, signature, prepared)
-        if prepared.pack is not None and bound is not None:
-            prepared.pack(prepared.scalars, 0, *bound.values)
-        if prepared.run((*tensors, out, lse, *others)):
-            prepared.launch.failed()
-    return out if lse is None else (out, lse)
+        return _torch.padded(lambda wide, asked, out: direct(wide, asked, out, bound, members), tensors, asked, out)
+    made, lse, computes = _torch.first_outputs(tensors, asked, out)
+    if not computes:
+        return made if lse is None else (made, lse)
+    call = _torch._Call((*tensors, made, lse), asked)
+    more = _Prepared(call.args, bound, members, given[4:]).more
+    prepared = call.prepare(given, made, lse, more)
+    del made, lse  # the call makes its own
+    _torch.keep(calls, signature, tensors, prepared)
+    return _prepared.launch_slowly(prepared, given, values)
 
 
 def direct(
-    tensors: tuple[Any, ...], asked: tuple[Any, ...], out: Optional[torch.Tensor], bound: Optional[Bound],
-    members: Members,
+    tensors: tuple[Any, ...], asked: tuple[Any, ...], out: Optional[torch.Tensor], bound: Optional[tuple[Any, ...]],
+    members: Optional[tuple[Any, ...]],
 ) -> Any:  # fmt: skip
-    """Launch on these tensors, past PyTorch's dispatcher. asked: an _torch.Asked or a tuple like one."""
+    """Launch on these tensors, past PyTorch's dispatcher.
+
+    asked, bound, members: an _torch.Asked, a Bound and a Members, or tuples like them, which are made faster.
+    """
     try:
         calls = _torch._calls.variants
     except AttributeError:
         calls = _torch._calls.variants = {}
-    variant, values, others = (None, (), ()) if bound is None else bound
-    numbers = None
-    if members is not NO_MEMBERS:
+    variant, values, others = bound or (None, (), ())
+    numbers: Optional[tuple[Any, ...]] = None
+    if members is not None:
         blocks, sinks, window, softcap, slopes, bias, chunk = members
-        lists, sizes = (None,) * 4, None
-        if blocks is not None:
-            lists, sizes = blocks.tensors(), (blocks.rows, blocks.keys)
-        others = (*others, sinks, slopes, bias, *lists)
-        numbers = (window, softcap, chunk, sizes)
-    q, k, v = tensors
-    head, given = (asked, variant, numbers), (q, k, v, out, *others)
-    prepared = _find(calls, head, given)
-    if prepared is None:
-        asked, signature = _torch.Asked(*asked), _prepared.signature(head, given)
-        return _first(calls, signature, tensors, asked, out, bound, members, others)
-    if out is None:
-        out = torch.empty_like(q) if prepared.out_is_like_q else _torch._empty_out(q, v)
-    lse = prepared.empty_lse() if asked[3] else None
-    if values:
-        prepared.pack(prepared.scalars, 0, *values)
-    if prepared.run((q, k, v, out, lse, *others)):
-        prepared.launch.failed()
-    return out if lse is None else (out, lse)
+        if blocks is None:
+            others, numbers = (*others, sinks, slopes, bias), (window, softcap, chunk)
+        else:
+            others = (*others, sinks, slopes, bias, *blocks.tensors())
+            numbers = (window, softcap, chunk, blocks.rows, blocks.keys)
+    head, given = (asked, variant, numbers), (*tensors, out, *others)
+    result = _launch(calls, head, given, values)
+    if result is not None:
+        return result
+    named = NO_MEMBERS if members is None else Members(*members)
+    return _first(calls, head, given, None if bound is None else Bound(*bound), named)
 
 
 # The operator. Its second result is empty where it is not wanted.
@@ -166,8 +163,8 @@ def _members_of(sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: An
     window = (int(sizes[1]), int(sizes[2])) if sizes[0] else None
     lists = None
     if blocks:
-        full = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
-        lists = Lists(blocks[0], blocks[1], *full, int(sizes[4]), int(sizes[5]))
+        full, full_indices = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
+        lists = Lists(blocks[0], blocks[1], full, full_indices, int(sizes[4]), int(sizes[5]))
     return Members(lists, sinks, window, softcap, alibi_slopes, bias, int(sizes[3]))
 
 
@@ -177,7 +174,7 @@ def _attention_variant(
     score: Any, mask: Any, int_names: Any, ints: Any, float_names: Any, floats: Any, tensor_names: Any,
     tensors: Any, sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: Any, softcap: float,
 ) -> Any:  # fmt: skip
-    members = NO_MEMBERS
+    members = None
     if sinks is not None or alibi_slopes is not None or bias is not None or softcap or any(sizes):
         members = _members_of(sinks, alibi_slopes, bias, blocks, sizes, softcap)
     bound = None
@@ -188,12 +185,14 @@ def _attention_variant(
     return result if return_lse else (result, q.new_empty((0,), dtype=torch.float32))
 
 
-@torch.library.register_fake("kjit::attention_variant")
 def _attention_variant_fake(
     q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, return_lse: bool, *rest: Any
 ) -> Any:
     lse = _torch._empty_lse(q, layout) if return_lse else q.new_empty((0,), dtype=torch.float32)
     return _torch._empty_out(q, v), lse
+
+
+torch.library.register_fake("kjit::attention_variant", _attention_variant_fake)
 
 
 # What autograd keeps of it, and the operator of its gradients: those of q, k, v, of the sinks, and in a list those of
@@ -283,7 +282,6 @@ def _attention_variant_backward(
     return (*gradients, of_sinks, [each.to(t.dtype) if want else each for each, t, want in zip(sums, read, reads)])
 
 
-@torch.library.register_fake("kjit::attention_variant_backward")
 def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
     tensors, sinks, slopes, bias = rest[12:16]
     wanted, reads = rest[18:]
@@ -292,6 +290,9 @@ def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: An
     of_read = [t.new_empty(t.shape) if want else torch.empty_like(nothing)
                for t, want in zip((slopes, bias, *tensors), reads)]  # fmt: skip
     return (*(_backward._empty(tensor, want) for tensor, want in zip((q, k, v), wanted)), of_sinks, of_read)
+
+
+torch.library.register_fake("kjit::attention_variant_backward", _attention_variant_backward_fake)
 
 
 def _no_gradient_of(value: Any) -> Any:
@@ -371,16 +372,17 @@ def _as_operator(
     return (result, lse) if return_lse else result
 
 
-def _requires_gradient(said: Any, members: Members) -> bool:
+def _requires_gradient(said: Optional[tuple[Any, ...]], members: Optional[tuple[Any, ...]]) -> bool:
     """Does a tensor of a text, or a member, require one? Those that functions capture are asked when they are read."""
-    if members is not NO_MEMBERS:
-        for tensor in (members.sinks, members.alibi_slopes, members.bias):
+    if members is not None:
+        _, sinks, _, _, slopes, bias, _ = members
+        for tensor in (sinks, slopes, bias):
             if tensor is not None and tensor.requires_grad:
                 return True
     return said is not None and bool(said[5]) and _one_requires_gradient(said[5].values())
 
 
-def _one_requires_gradient(tensors: Any) -> bool:
+def _one_requires_gradient(tensors: Iterable[Any]) -> bool:
     for tensor in tensors:  # a loop is half of what any() takes
         if tensor.requires_grad:
             return True
@@ -398,21 +400,25 @@ def attention_variant(
     return_lse: bool,
     config: Optional[Config],
     said: Optional[tuple[Any, ...]],
-    members: Members,
+    members: Optional[tuple[Any, ...]],
 ) -> Any:
-    """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything."""
-    if q.dtype is _fp32 or k.dtype is _fp32 or v.dtype is _fp32:
-        q, k, v = _torch._autocast(q, k, v)
-    if members.blocks is not None:
-        members = members._replace(blocks=Lists.of(members.blocks))
-    plain = type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor
-    can_have_gradient = torch.is_grad_enabled()
-    wants_gradient = can_have_gradient and (
+    """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything; `members`
+    a tuple like Members, None where there are none."""
+    if members is not None and members[0] is not None:
+        members = (Lists.of(members[0]), *members[1:])
+    captured_wants = False
+    if type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor and not _is_compiling():
+        can_have_gradient = _is_grad_enabled()
+        if not can_have_gradient or not (
+            q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
+        ):
+            bound = None if said is None else bound_of(*said)
+            captured_wants = can_have_gradient and bound is not None and _one_requires_gradient(bound[2])
+            if not captured_wants:
+                return direct((q, k, v), (scale, causal, layout, return_lse, config), out, bound, members)
+    q, k, v = _torch._autocast((q, k, v))
+    wants_gradient = captured_wants or _is_grad_enabled() and (
         q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
     )
-    if wants_gradient or not plain or torch.compiler.is_compiling():
-        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient)
-    bound = None if said is None else bind(*said)
-    if bound is not None and can_have_gradient and bound.tensors and _one_requires_gradient(bound.tensors):
-        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, True)
-    return direct((q, k, v), (scale, causal, layout, return_lse, config), out, bound, members)
+    named = NO_MEMBERS if members is None else Members(*members)
+    return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, named, wants_gradient)

@@ -109,9 +109,11 @@ def as_text(value: Any, tracer: Optional[Tracer] = None) -> str:
         if getattr(value, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
             raise TraceError("a tensor of the processor's memory requires a gradient, and is read as a number: put it "
                              "on the GPU, or detach() it")  # fmt: skip
-        if tracer is not None:
+        if tracer is not None and kind.__module__ != "numpy":  # whose numbers do not change
             tracer.is_pure = False
         return as_text(value.item())
+    if isinstance(value, int):  # of an enumeration
+        return as_text(int(value))
     raise TraceError(f"a {kind.__name__} is no number that an attention variant can use")
 
 
@@ -501,14 +503,22 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
     return tracer.value(f"{tracer.tensor_name(tensor)}[{', '.join(as_text(index, tracer) for index in indices)}]")
 
 
-def trace(tracer: Tracer, functions: tuple[tuple[Optional[Callable[..., Any]], tuple[str, ...]], ...]) -> list[Any]:
-    """The texts of functions, each with the names of its inputs; None for one that is not given."""
+def trace(
+    tracer: Tracer, functions: tuple[tuple[Optional[Callable[..., Any]], tuple[str, ...]], ...], watched: bool = False
+) -> list[Any]:
+    """The texts of functions, each with the names of its inputs; None for one that is not given.
+
+    watched: note in tracer.is_pure whether an nn.Module is called.
+    """
     if "torch" not in sys.modules:
         return _texts(tracer, functions)
     from . import _trace_torch
 
     with _trace_torch.Mode(tracer):
-        return _texts(tracer, functions)
+        if not watched:
+            return _texts(tracer, functions)
+        with _trace_torch.Watch(tracer):
+            return _texts(tracer, functions)
 
 
 def _texts(tracer: Tracer, functions: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Optional
 
 import torch
@@ -81,6 +82,27 @@ def apply(function: Any, arguments: Any, named: dict[str, Any]) -> Any:
     if plain not in METHODS:
         raise TraceError(f"{plain} is not computed by attention variants; there are {', '.join(sorted(METHODS))}")
     return method(operands[0], plain, operands[1:], named)
+
+
+class Watch:
+    """Notes in a trace that code of nn.Module's own ran on this thread: what that runs in turn, nobody told."""
+
+    _FILE = torch.nn.Module.__call__.__code__.co_filename
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+
+    def __enter__(self) -> None:
+        self.before = sys.getprofile()
+        sys.setprofile(self._note)
+
+    def __exit__(self, *exception: object) -> None:
+        sys.setprofile(self.before)
+
+    def _note(self, frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename == self._FILE and code.co_name != "__getattr__":
+            self.tracer.is_pure = False
 
 
 class Mode(TorchFunctionMode):

@@ -11,17 +11,18 @@ from .runtime import Config
 
 _torch: Any = None
 _attention_variant: Any = None
+_tensor: Any = None  # torch.Tensor, once PyTorch is there
 
 
 def _is_torch(tensor: Any) -> bool:
     """PyTorch is imported by whoever made a tensor of it, never by this package."""
-    global _torch, _attention_variant
+    global _torch, _attention_variant, _tensor
     if _torch is None and "torch" in sys.modules:
         from . import _backward  # noqa: F401 - registers the gradients of what _torch registers
         from . import _torch as module
         from . import _torch_variant
 
-        _torch, _attention_variant = module, _torch_variant.attention_variant
+        _torch, _attention_variant, _tensor = module, _torch_variant.attention_variant, sys.modules["torch"].Tensor
     return _torch is not None and isinstance(tensor, _torch.torch.Tensor)
 
 
@@ -78,23 +79,24 @@ def attention(
     """
     functions = score_mod is not None or mask_mod is not None
     texts = score is not None or mask is not None or params is not None or tensors is not None
-    if window is not None:
-        window = None if tuple(window) == (-1, -1) else tuple(window)
-    others = blocks is not None or sinks is not None or window is not None or alibi_slopes is not None
+    bounds: Optional[tuple[int, ...]] = None if window is None else tuple(window)
+    if bounds == (-1, -1):
+        bounds = None
+    others = blocks is not None or sinks is not None or bounds is not None or alibi_slopes is not None
     has_members = others or bias is not None or softcap or attention_chunk
     if functions or texts or has_members:
-        members = variants.NO_MEMBERS
+        members: Optional[tuple[Any, ...]] = None
+        said: Optional[tuple[Any, ...]] = None
         if has_members:
-            members = variants.Members(blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
-        said = None
+            members = blocks, sinks, bounds, softcap, alibi_slopes, bias, attention_chunk
         if functions or texts:
             variants.require_one_kind(score, mask, functions, params, tensors)
             said = (score, mask, score_mod, mask_mod, params, tensors)
-        if not _is_torch(q):
-            given = "score and mask" if said else members.names()
+        if type(q) is not _tensor and not _is_torch(q):
+            given = "score and mask" if said is not None else variants.Members(*members or ()).names()
             raise NotImplementedError(f"{given}: kjit takes this with PyTorch tensors")
         return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
-    if _is_torch(q):
+    if type(q) is _tensor or _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config, deterministic)
     from . import _dlpack
 

@@ -183,7 +183,8 @@ class _Doors:
 
         if not hasattr(torch.library, "get_kernel"):
             raise NotImplementedError(f"PyTorch {torch.__version__} does not give its kernels away: 2.10 and later do")
-        self.library: Optional[Any] = torch.library.Library("aten", "IMPL")
+        library: Any = torch.library.Library  # untyped in some releases
+        self.library: Optional[Any] = library("aten", "IMPL")
         for name, compute in ((_FORWARD, _flash), (_BACKWARD, _flash_backward), (_MASKED, _masked)):
             try:
                 original = torch.library.get_kernel(f"aten::{name}", _KEY)
@@ -232,7 +233,8 @@ def _replace_flex() -> None:
 
     original = module.flex_attention
     ours = _flex_with_fallback(original)
-    for name, user in list(sys.modules.items()):
+    modules: list[tuple[str, Any]] = list(sys.modules.items())
+    for name, user in modules:
         if name.partition(".")[0] != _NAME and getattr(user, "__dict__", {}).get("flex_attention") is original:
             _replaced.append((user, "flex_attention", original))
             user.flex_attention = ours

@@ -142,7 +142,7 @@ def _ragged(
     found = serving.run(
         serving.VARLEN, (q, k, v, cu_seqlens_q, cu_seqlens_k, None, None),
         (softmax_scale, causal, tuple(window_size), 0, softcap, 0, 0, max_seqlen_q, False),
-        cu_seqlens_q.shape[0] - 1, block_table, None, None, return_attn_probs, None,
+        block_table, None, None, return_attn_probs, None,
     )  # fmt: skip
     return (*found, None) if return_attn_probs else found
 

@@ -55,12 +55,14 @@ def flash_attn_func(
     if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
         _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     if tuple(window_size) == (-1, -1) and attention_chunk == 0 and softcap == 0.0:
-        options = {"deterministic": deterministic, "return_attn_probs": return_attn_probs}
-        found = _dense(q, k, v, softmax_scale=softmax_scale, causal=causal, **options)
+        found = _dense(
+            q, k, v, softmax_scale=softmax_scale, causal=causal, deterministic=deterministic,
+            return_attn_probs=return_attn_probs,
+        )  # fmt: skip
         return found[:2] if return_attn_probs else found
     options = (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, 0, False)
     serving = _serving()
-    return serving.run(serving.DENSE, (q, k, v), options, q.shape[0], None, None, None, return_attn_probs, None)
+    return serving.run(serving.DENSE, (q, k, v), options, None, None, None, return_attn_probs, None)
 
 
 def flash_attn_varlen_func(
@@ -106,7 +108,8 @@ def flash_attn_varlen_func(
     if qv is not None:
         _refuse(qv=qv)
     serving = flash_attn._module or _serving()
-    names, tensors = serving.VARLEN, (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    names = serving.VARLEN
+    tensors: tuple[Any, ...] = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
     if k.element_size() == 1:
         if q.element_size() == 1:
             tensors, k_descale = _widened(tensors, q_descale, k_descale, cu_seqlens_q.shape[0] - 1)
@@ -118,7 +121,6 @@ def flash_attn_varlen_func(
         tensors,
         (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
          False),
-        cu_seqlens_q.shape[0] - 1,
         block_table if page_table is None else page_table,
         s_aux if sinks is None else sinks,
         out,

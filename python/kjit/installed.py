@@ -109,4 +109,4 @@ def install_as_flash_attn() -> None:
     sys.modules["flash_attn.bert_padding"] = bert
     sys.modules["flash_attn_interface"] = _module("flash_attn_interface", {**third, "__version__": THIRD_VERSION})
     if _Distributions not in sys.meta_path:
-        sys.meta_path.insert(0, _Distributions)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Distributions)

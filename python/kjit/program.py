@@ -67,6 +67,8 @@ class Program:
         )
         self._start(lib.kjit_program_create, ctypes.byref(request))
 
+    _memory: Any = None  # of a sealed program: its bytes
+
     def _start(self, create: Any, *what: Any) -> None:
         self._handle = ctypes.c_void_p()
         self._known: dict[Any, Artifact] = {}

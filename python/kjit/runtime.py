@@ -79,14 +79,22 @@ class _Hold(weakref.ref):  # type: ignore[type-arg]
         self.handle.value = None
 
 
+#: How long the process's end waits for a compile that was cancelled, at most: front ends take some seconds.
+_LONGEST_WAIT_MS = 60_000
+
+
 def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     """Ends a runtime that nobody closed: at exit, or when its object goes.
 
     A forked child must not touch its parent's GPU, and daemon threads may still be inside the library at exit; then
-    the operating system cleans up instead.
+    the operating system cleans up instead. But a thread must not be inside NVRTC when the process ends, because NVRTC
+    takes itself down then, and the thread crashes.
     """
-    busy = any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread())
-    if os.getpid() != process or busy:
+    if os.getpid() != process:
+        return
+    if any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
+        lib.kjit_runtime_cancel(handle)
+        lib.kjit_runtime_wait_compiles(handle, _LONGEST_WAIT_MS, None)
         return
     _cuda.wait_for_all()
     for hold in list(owned.values()):
@@ -352,6 +360,10 @@ class Runtime(CacheUpkeep):
         What memory and cache hold is still found.
         """
         lib.kjit_runtime_cancel(self.handle)
+
+    def wait_compiles(self, timeout_ms: int) -> None:
+        """Wait until no thread is inside the compiler in this process; TimeoutError: one still is. 0: only look."""
+        call(lib.kjit_runtime_wait_compiles, self.handle, timeout_ms)
 
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""

@@ -7,7 +7,7 @@ place of a tensor; Mask is that object. A model that looks into it gets the tens
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, cast
 
 import torch
 from transformers import masking_utils
@@ -75,7 +75,7 @@ def _with_lengths(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "q_length": positions.shape[0], "q_offset": first, "device": positions.device}
 
 
-class Mask(masking_utils.BlockMask):  # type: ignore[misc]
+class Mask(masking_utils.BlockMask):  # type: ignore[misc,name-defined]
     """What a model is given in place of a mask.
 
     It is a BlockMask by name only: transformers takes those for masks that are ready. Whatever else a model asks of it
@@ -85,7 +85,8 @@ class Mask(masking_utils.BlockMask):  # type: ignore[misc]
     def __init__(self, given: dict[str, Any]) -> None:
         given = _with_lengths(given)
         q_offset, kv_offset = given.get("q_offset", 0), given.get("kv_offset", 0)
-        self._given, self._tensor = given, None
+        self._given = given
+        self._tensor: Optional[torch.Tensor] = None
         self._length = given["kv_length"]
         padding = padding_function(given.get("attention_mask"), self._length, kv_offset)
         function = given.get("mask_function", masking_utils.causal_mask_function)
@@ -116,9 +117,10 @@ class Mask(masking_utils.BlockMask):  # type: ignore[misc]
 
     def tensor(self) -> torch.Tensor:
         """(batch, 1, q_length, kv_length), true where a key is seen."""
-        if self._tensor is None:
-            given = {**self._given, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-            self._tensor = masking_utils.sdpa_mask(**given)
+        if self._tensor is not None:
+            return self._tensor
+        given = {**self._given, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+        self._tensor = cast(torch.Tensor, masking_utils.sdpa_mask(**given))  # nothing may be left out of it
         return self._tensor
 
     def added(self, dtype: torch.dtype) -> torch.Tensor:

@@ -254,10 +254,12 @@ _NUMBERS = tuple(f"n{i}" for i in range(_abi.KJIT_VARIANT_SCALAR_COUNT_MAX))
 _TENSORS = tuple(f"tensor{i}" for i in range(_abi.KJIT_VARIANT_TENSOR_COUNT_MAX))
 
 
-def _trace_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -> tuple[Reading, bool]:
-    """What they compute, and whether functions that are made alike compute the same."""
-    tracer = _trace.Tracer()
-    score, mask = _trace.trace(tracer, ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)))
+def _trace_functions(
+    score_mod: Optional[Function], mask_mod: Optional[Function], watched: bool = False
+) -> tuple[Reading, bool]:
+    """What they compute, and whether functions that are made alike compute the same; watched: as trace() has it."""
+    tracer, functions = _trace.Tracer(), ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS))
+    score, mask = _trace.trace(tracer, functions, watched)
     tensors, values = tuple(tracer.tensors), tuple(tracer.values)
     if len(tensors) > len(_TENSORS):
         raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")
@@ -272,14 +274,18 @@ def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Func
     (_recall.py): so what they capture may change, and nothing is stale. Raises TypeError with the user's file and line
     for what cannot be computed.
     """
-    place = _recall.place_of(score_mod, mask_mod)
-    found = None if place is None else _recall.find(place)
+    return Bound(*_of_functions(score_mod, mask_mod))
+
+
+def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -> tuple[Any, ...]:
+    """A Bound, or a tuple like one, which is made faster."""
+    found, place = _recall.recalled((score_mod, mask_mod))
     if found is not None:
-        return Bound(*found)
-    reading, is_pure = _trace_functions(score_mod, mask_mod)
+        return found
+    reading, is_pure = _trace_functions(score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
     bound = reading.bound()
     if is_pure and place is not None:
-        _recall.keep(place, *bound)
+        _recall.keep(_recall.Place(*place), *bound)
     return bound
 
 
@@ -305,6 +311,22 @@ def read(
     return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
 
 
+def bound_of(
+    score: Optional[str],
+    mask: Optional[str],
+    score_mod: Optional[Function],
+    mask_mod: Optional[Function],
+    params: Optional[Mapping[str, Number]],
+    tensors: Optional[Mapping[str, Any]],
+) -> Optional[tuple[Any, ...]]:
+    """The variant of functions or texts, of which require_one_kind() was asked: a Bound, or a tuple like one."""
+    if score_mod is not None or mask_mod is not None:
+        return _of_functions(score_mod, mask_mod)
+    if score is None and mask is None:
+        return None
+    return from_text(score, mask, params or {}, tensors or {})
+
+
 def bind(
     score: Optional[str] = None,
     mask: Optional[str] = None,
@@ -314,11 +336,9 @@ def bind(
     tensors: Optional[Mapping[str, Any]] = None,
 ) -> Optional[Bound]:
     """The variant of a call; None: the call has none."""
-    functions = score_mod is not None or mask_mod is not None
-    require_one_kind(score, mask, functions, params, tensors)
-    if functions:
-        return from_functions(score_mod, mask_mod)
-    return None if score is None and mask is None else from_text(score, mask, params or {}, tensors or {})
+    require_one_kind(score, mask, score_mod is not None or mask_mod is not None, params, tensors)
+    bound = bound_of(score, mask, score_mod, mask_mod, params, tensors)
+    return None if bound is None else Bound(*bound)
 
 
 def explain(

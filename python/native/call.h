@@ -9,4 +9,8 @@
 /* The type Call, a new reference: see call_new() in call.c. NULL with an exception set. */
 PyObject *call_type(void);
 
+/* launch(calls, head, tensors, values): run the Call that the dict has under the signature of `head` and the tensors,
+ * with these numbers. The tensor or the tensors of the result; None: the call is left to Python. */
+PyObject *call_launch(PyObject *module, PyObject *args);
+
 #endif

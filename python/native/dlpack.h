@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The device_type of the processor's memory. */
+enum { DLPACK_CPU = 1 };
+
 /* DLTensor of DLPack 1.x. Shape and strides are the tensor's own, and of use until other code runs. */
 struct dlpack_tensor {
   void *data;

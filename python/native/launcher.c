@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "call.h"
 #include "dlpack.h"
+#include "entries.h"
 #include "recall.h"
 #include "tensors.h"
 #include "walk.h"
@@ -222,11 +223,12 @@ static PyMethodDef functions[] = {
     {"configure_requests", recall_configure, METH_VARARGS, "configure_requests(build, get_info, release, known)"},
     {"build", recall_build, METH_VARARGS, "build(runtime, request)"},
     {"signature", tensors_signature, METH_VARARGS, "signature(head, tensors)"},
-    {"find", tensors_find, METH_VARARGS, "find(calls, head, tensors)"},
+    {"launch", call_launch, METH_VARARGS, "launch(calls, head, tensors, values)"},
     {"configure_tensors", dlpack_configure, METH_VARARGS, "configure_tensors(table, Tensor, Parameter)"},
     {"configure_walk", walk_configure, METH_VARARGS,
      "configure_walk(tables, functions, types and bounds of _recall.py)"},
-    {"walk", walk_functions, METH_O, "walk(functions): what they are told by"},
+    {"recall", entries_recall, METH_VARARGS,
+     "recall(entries, functions): the entry of functions, or what they are told by"},
     {"set_stream", set_stream, METH_VARARGS, "set_stream(kind, function)"},
     {NULL, NULL, 0, NULL},
 };

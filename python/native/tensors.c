@@ -17,6 +17,10 @@ bool tensors_start(void) {
   return name_shape && name_stride && name_dtype && name_device && name_data_ptr;
 }
 
+static uint64_t address_in(const struct dlpack_tensor *tensor) {
+  return (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+}
+
 /* How many objects a tensor's signature is where its attributes are asked for. */
 enum { FACTS = 4 };
 
@@ -25,15 +29,17 @@ enum { FACTS = 4 };
 enum { AXES_MAX = 8, WORDS_MAX = 256, HEAD_WORDS = 2 };
 static const uint64_t no_tensor = UINT64_MAX;
 
-/* Add a tensor's words. False: it is left to its attributes. */
-static bool add_words(uint64_t *words, Py_ssize_t room, Py_ssize_t *at, PyObject *object) {
+/* Add a tensor's words, and note its address. False: it is left to its attributes. */
+static bool add_words(uint64_t *words, Py_ssize_t room, Py_ssize_t *at, PyObject *object, uint64_t *address) {
   struct dlpack_tensor tensor;
+  *address = 0;
   if (*at + HEAD_WORDS + 2 * AXES_MAX > room) return false;
   if (object == Py_None) {
     words[(*at)++] = no_tensor;
     return true;
   }
   if (!dlpack_read(object, &tensor) || tensor.ndim > AXES_MAX) return false;
+  *address = address_in(&tensor);
   words[(*at)++] =
       (uint64_t)(uint32_t)tensor.ndim << 32 | (uint64_t)tensor.lanes << 16 | (uint64_t)tensor.bits << 8 | tensor.code;
   words[(*at)++] = (uint64_t)(uint32_t)tensor.device_type << 32 | (uint32_t)tensor.device_id;
@@ -76,13 +82,17 @@ static PyObject *by_attributes(PyObject *head, PyObject *tensors) {
   return NULL;
 }
 
-/* A new reference to the signature. */
-static PyObject *signature(PyObject *head, PyObject *tensors) {
-  uint64_t words[WORDS_MAX];
+PyObject *tensors_key(PyObject *head, PyObject *tensors, uint64_t *addresses, Py_ssize_t room, bool *are_known) {
+  uint64_t words[WORDS_MAX], address = 0;
   const Py_ssize_t count = PyTuple_Size(tensors);
   Py_ssize_t at = 0;
-  for (Py_ssize_t i = 0; i < count; i++)
-    if (!add_words(words, WORDS_MAX, &at, PyTuple_GetItem(tensors, i))) return by_attributes(head, tensors);
+  *are_known = count <= room;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (!add_words(words, WORDS_MAX, &at, PyTuple_GetItem(tensors, i), i < room ? addresses + i : &address)) {
+      *are_known = false;
+      return by_attributes(head, tensors);
+    }
+  }
   PyObject *const bytes = PyBytes_FromStringAndSize((const char *)words, at * (Py_ssize_t)sizeof *words);
   PyObject *const pair = bytes ? PyTuple_Pack(2, head, bytes) : NULL;
   Py_XDECREF(bytes);
@@ -90,44 +100,50 @@ static PyObject *signature(PyObject *head, PyObject *tensors) {
 }
 
 PyObject *tensors_facts(PyObject *tensor) {
-  uint64_t words[HEAD_WORDS + 2 * AXES_MAX];
+  uint64_t words[HEAD_WORDS + 2 * AXES_MAX], address = 0;
   Py_ssize_t at = 0;
-  if (!add_words(words, sizeof words / sizeof *words, &at, tensor)) return NULL;
+  if (!add_words(words, sizeof words / sizeof *words, &at, tensor, &address)) return NULL;
   return PyBytes_FromStringAndSize((const char *)words, at * (Py_ssize_t)sizeof *words);
 }
 
 PyObject *tensors_signature(PyObject *module, PyObject *args) {
   PyObject *head = NULL, *tensors = NULL;
+  bool are_known = false;
   (void)module;
   if (!PyArg_ParseTuple(args, "OO!", &head, &PyTuple_Type, &tensors)) return NULL;
-  return signature(head, tensors);
+  return tensors_key(head, tensors, NULL, 0, &are_known);
 }
 
-PyObject *tensors_find(PyObject *module, PyObject *args) {
-  PyObject *calls = NULL, *head = NULL, *tensors = NULL;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "O!OO!", &PyDict_Type, &calls, &head, &PyTuple_Type, &tensors)) return NULL;
-  PyObject *const key = signature(head, tensors);
-  if (!key) return NULL;
-  PyObject *const known = PyDict_GetItemWithError(calls, key); /* borrowed */
-  Py_DECREF(key);
-  if (!known && PyErr_Occurred()) return NULL;
-  PyObject *const found = known ? known : Py_None;
-  Py_INCREF(found);
-  return found;
+static bool take_number(PyObject *number, long long *out) {
+  if (!number) return false;
+  *out = (long long)PyLong_AsUnsignedLongLongMask(number);
+  Py_DECREF(number);
+  return !PyErr_Occurred();
+}
+
+bool tensors_place(PyObject *tensor, uint64_t *address, long *device) {
+  struct dlpack_tensor read;
+  long long number = 0, where = 0;
+  if (dlpack_read(tensor, &read)) {
+    *address = address_in(&read);
+    *device = read.device_type == DLPACK_CPU ? -1 : (long)read.device_id;
+    return true;
+  }
+  if (!take_number(PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL), &number) ||
+      !take_number(PyObject_CallMethodObjArgs(tensor, name_device, NULL), &where))
+    return false;
+  *address = (uint64_t)number;
+  *device = (long)where;
+  return true;
 }
 
 static bool address_of(PyObject *tensor, uint64_t *out) {
   struct dlpack_tensor read;
-  if (dlpack_read(tensor, &read)) {
-    *out = (uint64_t)(uintptr_t)read.data + read.byte_offset;
-    return true;
-  }
-  PyObject *const number = PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL);
-  if (!number) return false;
-  *out = PyLong_AsUnsignedLongLong(number);
-  Py_DECREF(number);
-  return !PyErr_Occurred();
+  long long number = 0;
+  const bool is_read = dlpack_read(tensor, &read);
+  if (!is_read && !take_number(PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL), &number)) return false;
+  *out = is_read ? address_in(&read) : (uint64_t)number;
+  return true;
 }
 
 bool tensors_write(const uint64_t *places, Py_ssize_t count, PyObject *tensors) {

@@ -20,8 +20,12 @@ PyObject *tensors_signature(PyObject *module, PyObject *args);
  * is left to its attributes, or no tensor. */
 PyObject *tensors_facts(PyObject *tensor);
 
-/* find(calls, head, tensors): what a dict has under the signature; None: nothing. */
-PyObject *tensors_find(PyObject *module, PyObject *args);
+/* The same of a tuple of tensors, a new reference. Where the exchange table tells of all of them, and `room` is enough,
+ * *are_known is true and `addresses` has theirs, 0 of None; so a call that is known reads each tensor once. */
+PyObject *tensors_key(PyObject *head, PyObject *tensors, uint64_t *addresses, Py_ssize_t room, bool *are_known);
+
+/* Where a tensor lies: its address and device, -1 for the processor's memory. False with an exception set. */
+bool tensors_place(PyObject *tensor, uint64_t *address, long *device);
 
 /* Write the address of each tensor of a tuple to its place, an address in memory that the caller owns; a place that is
  * 0 and a tensor that is None are left out. False with an exception set. */

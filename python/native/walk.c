@@ -14,11 +14,6 @@ static long depth_max, length_max;
 static PyObject *name_code, *name_closure, *name_defaults, *name_kwdefaults, *name_globals, *name_dict, *name_contents,
     *name_func, *name_self, *name_mro;
 
-/* The lists and the dict of a _recall.Walk. */
-struct walk {
-  PyObject *key, *tensors, *kept, *met, *alive;
-};
-
 /* What a step came to. A walk that cannot tell has _recall.CannotTell set, as Python's has. */
 static bool refuse(void) {
   PyErr_SetNone(cannot_tell);
@@ -316,30 +311,27 @@ static bool tell(const struct walk *walk, PyObject *value, long depth) {
   return tell_object(walk, value, depth);
 }
 
-PyObject *walk_functions(PyObject *module, PyObject *functions) {
-  const struct walk walk = {PyList_New(0), PyList_New(0), PyList_New(0), PyDict_New(), PyList_New(0)};
-  PyObject *found = NULL;
-  bool told = walk.key && walk.tensors && walk.kept && walk.met && walk.alive && PyTuple_Check(functions);
-  const Py_ssize_t count = told ? PyTuple_Size(functions) : 0;
-  (void)module;
+bool walk_functions(PyObject *functions, struct walk *out) {
+  *out = (struct walk){PyList_New(0), PyList_New(0), PyList_New(0), PyDict_New(), PyList_New(0)};
+  const Py_ssize_t count = PyTuple_Size(functions);
+  bool told = count >= 0 && out->key && out->tensors && out->kept && out->met && out->alive;
   for (Py_ssize_t i = 0; told && i < count; i++)
-    told = tell(&walk, PyTuple_GetItem(functions, i), 0);
-  if (told) {
-    PyObject *const key = PyList_AsTuple(walk.key);
-    found = key ? PyTuple_Pack(3, key, walk.tensors, walk.kept) : NULL;
-    Py_XDECREF(key);
-  } else if (!PyErr_Occurred()) {
-    PyErr_SetString(PyExc_TypeError, "walk() takes a tuple of functions");
-  } else if (PyErr_ExceptionMatches(cannot_tell)) {
-    PyErr_Clear();
-    Py_INCREF(found = Py_None);
-  }
-  Py_XDECREF(walk.key);
-  Py_XDECREF(walk.tensors);
-  Py_XDECREF(walk.kept);
-  Py_XDECREF(walk.met);
-  Py_XDECREF(walk.alive);
-  return found;
+    told = tell(out, PyTuple_GetItem(functions, i), 0);
+  return told;
+}
+
+bool walk_cannot_tell(void) {
+  if (!PyErr_ExceptionMatches(cannot_tell)) return false;
+  PyErr_Clear();
+  return true;
+}
+
+void walk_finish(struct walk *walk) {
+  Py_CLEAR(walk->key);
+  Py_CLEAR(walk->tensors);
+  Py_CLEAR(walk->kept);
+  Py_CLEAR(walk->met);
+  Py_CLEAR(walk->alive);
 }
 
 PyObject *walk_configure(PyObject *module, PyObject *args) {

@@ -16,7 +16,17 @@ bool walk_start(void);
  * types, and how deep and how long containers may be. */
 PyObject *walk_configure(PyObject *module, PyObject *args);
 
-/* walk(functions): _recall.walk_in_python(). */
-PyObject *walk_functions(PyObject *module, PyObject *functions);
+/* The lists and the dict of a _recall.Walk. */
+struct walk {
+  PyObject *key, *tensors, *kept, *met, *alive;
+};
+
+/* Walk through a tuple of functions. False with an exception set; the caller finishes the walk in either case. */
+bool walk_functions(PyObject *functions, struct walk *out);
+
+/* Is the exception that of functions which may change without a sign? Then it is forgotten. */
+bool walk_cannot_tell(void);
+
+void walk_finish(struct walk *walk);
 
 #endif

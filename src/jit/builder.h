@@ -31,6 +31,9 @@ void builder_forget(struct builder *builder, const kjit_artifact *artifact);
 /* What kjit_runtime_cancel() promises. Thread-safe. */
 void builder_cancel(struct builder *builder);
 
+/* Wait until no thread is inside the compiler. False: after `timeout_ms` one still is. Thread-safe. */
+bool builder_wait_compiles(const struct builder *builder, uint32_t timeout_ms);
+
 /* Whether a profiler is to be told ranges (base/nvtx.h). Thread-safe. */
 bool builder_tells_ranges(const struct builder *builder);
 

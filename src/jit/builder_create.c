@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/nvtx.h"
@@ -278,6 +279,7 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   builder->mem = mem;
   builder->log = log;
   atomic_init(&builder->ending, 0);
+  atomic_init(&builder->compiling, 0);
   background_init(builder);
   source_shelf_init(&builder->sources, mem);
   toolkit_init(&builder->toolkit, mem);
@@ -303,6 +305,17 @@ kjit_status builder_create_with(struct builder **out, const kjit_runtime_options
 
 void builder_cancel(struct builder *builder) {
   atomic_store(&builder->ending, 1);
+}
+
+/* It asks again and again, since a compile takes seconds and whoever waits is about to end. */
+bool builder_wait_compiles(const struct builder *builder, uint32_t timeout_ms) {
+  static const struct timespec millisecond = {0, 1000000};
+  const int64_t end_ns = builder_now_ns(builder) + (int64_t)timeout_ms * 1000000;
+  while (atomic_load(&builder->compiling) > 0) {
+    if (builder_now_ns(builder) >= end_ns) return false;
+    (void)nanosleep(&millisecond, NULL);
+  }
+  return true;
 }
 
 /* In the order of who uses whom; counters are written to the folder before it is closed. */

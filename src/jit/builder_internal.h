@@ -60,6 +60,7 @@ struct builder {
   struct background background;
   int64_t background_max_ns; /* how long a compile goes on after its caller's deadline */
   atomic_bool ending;        /* whatever is under way is to end: builder_cancel(), or the builder is being destroyed */
+  atomic_int compiling;      /* threads that are inside the compiler, in this process; see builder_wait_compiles() */
   struct cache_counters counters;
   struct resident *resident;
   struct bundle_set bundles;

@@ -112,7 +112,11 @@ static kjit_status compile_somewhere(struct builder_call *call, struct compile_r
   if (builder->server && !inspects &&
       compile_server_run(builder->server, call->request, stop, call, result, &status, error))
     return status;
-  return compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
+  /* Counted before the compile asks whether the builder is cancelled, so that who cancels and then waits sees it. */
+  atomic_fetch_add(&builder->compiling, 1);
+  status = compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
+  atomic_fetch_sub(&builder->compiling, 1);
+  return status;
 }
 
 /* Pass the compiler's warnings about a kernel to the log callback, line by line. */

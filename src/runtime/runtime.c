@@ -181,6 +181,13 @@ void kjit_runtime_cancel(kjit_runtime *runtime) {
   if (runtime) builder_cancel(runtime->builder);
 }
 
+kjit_status kjit_runtime_wait_compiles(kjit_runtime *runtime, uint32_t timeout_ms, kjit_error *error) {
+  error_clear(error);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (builder_wait_compiles(runtime->builder, timeout_ms)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_TIMEOUT, "a thread is still inside the compiler after %u ms", timeout_ms);
+}
+
 kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *stats, kjit_error *error) {
   error_clear(error);
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");

@@ -18,6 +18,12 @@ static void test_runtime__error_record_may_be_missing(void **state) {
   assert_null(runtime);
 }
 
+static void test_runtime__that_compiles_nothing_is_not_waited_for(void **state) {
+  struct fixture *f = *state;
+  assert_status(KJIT_OK, kjit_runtime_wait_compiles(f->runtime, 60000, &f->error), &f->error);
+  assert_int_equal(KJIT_ERR_INVALID_ARG, kjit_runtime_wait_compiles(NULL, 0, &f->error));
+}
+
 static void test_runtime__several_live_side_by_side(void **state) {
   struct fixture *f = *state;
   const kjit_runtime_options options = fixture_options(f);
@@ -113,6 +119,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_runtime__needs_no_options),
       FIXTURE_TEST(test_runtime__error_record_may_be_missing),
+      FIXTURE_TEST(test_runtime__that_compiles_nothing_is_not_waited_for),
       FIXTURE_TEST(test_runtime__several_live_side_by_side),
       FIXTURE_TEST(test_runtime__success_clears_an_old_error),
       FIXTURE_TEST(test_runtime__memory_only_touches_no_folder),

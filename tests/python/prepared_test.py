@@ -1,6 +1,7 @@
 """Prepared calls on PyTorch tensors, in C and in Python: what tells two calls apart, and what reaches the library."""
 
 import ctypes
+import struct
 import sys
 import unittest
 
@@ -19,11 +20,15 @@ def base():
 
 
 def finds():
-    """Both ways of finding a call, by name; each with the signature that belongs to it."""
-    found = {"Python": (_prepared.find_in_python, _prepared.signature_in_python)}
+    """Both ways of telling calls apart, by name: what a dict has under a signature, and the signature."""
+
+    def by(signature):
+        return lambda calls, head, tensors: calls.get(signature(head, tensors))
+
+    signatures = {"Python": _prepared.signature_in_python}
     if _native_part.native is not None:
-        found["C"] = _native_part.native.find, _native_part.native.signature
-    return found
+        signatures["C"] = _native_part.native.signature
+    return {way: (by(signature), signature) for way, signature in signatures.items()}
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
@@ -180,9 +185,15 @@ class Tables(unittest.TestCase):
         self.configured()
         place, function = ctypes.c_uint64(), FUNCTION(lambda *given: 0)
         call = _native_part.native.Call(
-            _native_part.address_of(function), (1,), (ctypes.addressof(place),), None, 0, 0, None
-        )
+            _native_part.address_of(function), (1,), (ctypes.addressof(place),), None, 0, 0, None, (), 0, None, 0, None,
+            None,
+        )  # fmt: skip
         call.run((Showing(),))
+        self.assertEqual(place.value, 4096 + 64)
+        place.value = 0
+        shown = (Showing(),)
+        calls = {_native_part.native.signature(0, shown): call}
+        self.assertIs(_native_part.native.launch(calls, 0, shown, ()), shown[0])
         self.assertEqual(place.value, 4096 + 64)
 
     def test_tensor__without_strides_is_asked_itself(self):
@@ -208,7 +219,9 @@ def calls():
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
-class Calls(unittest.TestCase):
+class Made(unittest.TestCase):
+    """Calls of a function of the test's own."""
+
     def setUp(self):
         self.places = (ctypes.c_uint64 * 4)()
         self.seen, self.status = [], 0
@@ -218,12 +231,16 @@ class Calls(unittest.TestCase):
         self.seen.append((pointer, stream, error, list(self.places)))
         return self.status
 
-    def made(self, way, stream_of=None, places=(0, 1, 2, 3), pointers=(17,)):
+    def made(self, way, stream_of=None, places=(0, 1, 2, 3), pointers=(17,), **other):
         kind, convert = calls()[way]
         at = ctypes.addressof(self.places)
         places = tuple(0 if place is None else at + 8 * place for place in places)
-        return kind(convert(self.function), pointers, places, stream_of, 5, 23, self.places)
+        options = dict(makes=(), first=-1, kinds=None, numbers=0, failed=None, unless=None, device=5) | other
+        device = options.pop("device")
+        return kind(convert(self.function), pointers, places, stream_of, device, 23, self.places, *options.values())
 
+
+class Calls(Made):
     def test_run__writes_addresses_and_calls(self):
         for way in calls():
             with self.subTest(way):
@@ -277,8 +294,163 @@ class Calls(unittest.TestCase):
                 self.made("C", **wrong)
         with self.assertRaisesRegex(ValueError, "a tuple of 4"):
             self.made("C").run((base(),))
+        make = (base, ())
+        few = dict(makes=(make,), places=())
+        for wrong in (dict(makes=(make,) * 3), few, dict(first=4), dict(makes=(make,), first=3)):
+            with self.assertRaisesRegex(ValueError, "makes at most 2 tensors"):
+                self.made("C", **wrong)
+        for wrong in (dict(makes=(base,)), dict(makes=((base, []),)), dict(makes=(make,), places=(0, None))):
+            with self.assertRaisesRegex(TypeError, "what makes a tensor"):
+                self.made("C", **wrong)
+        with self.assertRaisesRegex(TypeError, "kinds of numbers"):
+            self.made("C", kinds=b"i")
         with self.assertRaises(TypeError):
             _native_part.native.Call(1, (1,), (), None, 0, 0)
+        for wrong in (({}, 1, (), 2), ({}, 1, ()), ([], 1, (), ())):
+            with self.assertRaises(TypeError):
+                _native_part.native.launch(*wrong)
+
+
+def launches():
+    found = {"Python": (_prepared.launch_in_python, _prepared.signature_in_python)}
+    if _native_part.native is not None:
+        found["C"] = _native_part.native.launch, _native_part.native.signature
+    return found
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Launches(Made):
+    """A whole call: found by its signature, with tensors that it makes, and numbers."""
+
+    def setUp(self):
+        super().setUp()
+        self.numbers = (ctypes.c_int32 * 3)()
+
+    def kept(self, way, given, **options):
+        return {launches()[way][1]("head", given): self.made(way, **options)}
+
+    def launch(self, way, calls, given, values=()):
+        return launches()[way][0](calls, "head", given, values)
+
+    def test_launch__gives_what_was_given_and_made(self):
+        out, lse = (torch.zeros, (3,)), (torch.ones, (2, 2))
+        for way in launches():
+            with self.subTest(way):
+                given = (base(), None, base())
+                calls = self.kept(way, given, makes=(out, lse), places=(0, None, None, 1, 2), device=-1)
+                first, second = self.launch(way, calls, given)
+                self.assertEqual((first.shape, second.shape), ((3,), (2, 2)))
+                wanted = [given[0].data_ptr(), first.data_ptr(), second.data_ptr(), 0]
+                self.assertEqual(self.seen.pop(), (17, None, 23, wanted))
+                calls = self.kept(way, given, makes=(out,), places=(0, 1, 2, 3), device=-1)
+                self.assertEqual(self.launch(way, calls, given).shape, (3,))
+                calls = self.kept(way, given, makes=(lse,), first=2, places=(0, 1, 2, 3), device=-1)
+                first, second = self.launch(way, calls, given)
+                self.assertIs(first, given[2])
+                self.assertEqual(second.shape, (2, 2))
+                calls = self.kept(way, given, first=0, places=(0, 1, 2))
+                self.assertIs(self.launch(way, calls, given), given[0])
+                self.places[:] = [0] * 4
+                self.seen.clear()
+
+    def test_launch__leaves_what_it_does_not_know(self):
+        for way in launches():
+            given = (base(),)
+            self.assertIsNone(self.launch(way, {}, given))
+            self.assertIsNone(self.launch(way, {launches()[way][1]("head", given): (0, 1)}, given))
+            self.assertIsNone(self.launch(way, self.kept(way, given, places=(0,)), (base()[:2],)))
+        self.assertEqual(self.seen, [])
+
+    def test_launch__leaves_results_of_another_device(self):
+        for way in launches():
+            given = (base(),)
+            calls = self.kept(way, given, places=(0, 1), makes=((torch.zeros, (3,)),), device=1)
+            self.assertIsNone(self.launch(way, calls, given), way)
+        self.assertEqual(self.seen, [])
+
+    def test_launch__is_left_where_it_is_asked_to_be(self):
+        for way in launches():
+            given, leave = (base(),), [True]
+            calls = self.kept(way, given, places=(0,), first=0, unless=lambda leave=leave: leave[0])
+            self.assertIsNone(self.launch(way, calls, given))
+            leave[0] = False
+            self.assertIs(self.launch(way, calls, given), given[0])
+            calls = self.kept(way, given, places=(0,), first=0, unless=lambda: 1 / 0)
+            with self.assertRaises(ZeroDivisionError):
+                self.launch(way, calls, given)
+        self.assertEqual(len(self.seen), len(launches()))
+
+    def test_launch__writes_numbers(self):
+        for way in launches():
+            given = (base(),)
+            calls = self.kept(
+                way, given, places=(0,), first=0, kinds=b"ifi", numbers=ctypes.addressof(self.numbers)
+            )
+            for values in ((7, 2.5, -(2**31)), (True, float("-inf"), 2**31 - 1), (0, 1e-46, 1)):
+                self.assertIs(self.launch(way, calls, given, values), given[0])
+                self.assertEqual(bytes(self.numbers), struct.pack("=ifi", *values), (way, values))
+            for values in ((2**31, 1.0, 0), (0, 1e39, 0), (0.5, 1.0, 0), (0, 1.0, 2**70), (0, 1.0)):
+                self.assertIsNone(self.launch(way, calls, given, values), (way, values))
+        self.assertEqual(len(self.seen), 3 * len(launches()))
+
+    def test_launch__tells_of_a_status(self):
+        self.status = 7
+        for way in launches():
+            given, told = (base(),), []
+            calls = self.kept(way, given, places=(0,), first=0, failed=lambda *said, told=told: told.append(said))
+            self.assertIs(self.launch(way, calls, given), given[0])
+            self.assertEqual(told, [(*calls.values(), None)])
+
+            def fails(call, stream):
+                raise KeyError("what went wrong")
+
+            with self.assertRaisesRegex(KeyError, "what went wrong"):
+                self.launch(way, self.kept(way, given, places=(0,), first=0, failed=fails), given)
+
+    def test_launch__raises_what_makes_the_result_raises(self):
+        for way in launches():
+            given = (base(),)
+            calls = self.kept(way, given, places=(0, 1), makes=((torch.zeros, (-1,)),), device=-1)
+            with self.assertRaises(RuntimeError):
+                self.launch(way, calls, given)
+        self.assertEqual(self.seen, [])
+
+    def test_launch__keeps_a_call_that_is_dropped_meanwhile(self):
+        """What makes the result may run any code, a collector's for one."""
+        for way in launches():
+            given, calls = (base(),), {}
+
+            def make(calls=calls):
+                calls.clear()
+                return base()
+
+            calls.update(self.kept(way, given, places=(0, 1), makes=((make, ()),), device=-1))
+            self.assertEqual(self.launch(way, calls, given).shape, base().shape)
+
+    def test_start__takes_a_stream_and_tells_of_a_status(self):
+        if _native_part.native is None:
+            self.skipTest(_native_part.MISSING)
+        told = []
+        call = self.made("C", lambda device: 100 + device, (), failed=lambda *said: told.append(said))
+        self.assertEqual([call.start(), call.start(9), call.start(stream=8), call.start(None)], [None] * 4)
+        self.assertEqual([each[1] for each in self.seen], [105, 9, 8, 105])
+        self.status = 3
+        self.assertIsNone(call.start(9))
+        self.assertIsNone(call.start())
+        self.assertEqual(told, [(call, 9), (call, None)])
+        with self.assertRaises(TypeError):
+            call.start("nine")
+        with self.assertRaises(TypeError):
+            call.start(1, 2)
+
+    def test_maker__makes_tensors_alike(self):
+        for tensor in (base(), base().transpose(0, 2), torch.zeros(2, 3)[:, :2], torch.zeros(0, 4), torch.zeros(())):
+            function, arguments = _prepared.maker_of(tensor)
+            made = function(*arguments)
+            self.assertEqual((made.shape, made.stride(), made.dtype), (tensor.shape, tensor.stride(), tensor.dtype))
+            self.assertIs(type(made), torch.Tensor)
+            with torch.inference_mode():
+                self.assertTrue(function(*arguments).is_inference())
 
 
 if __name__ == "__main__":

@@ -129,6 +129,7 @@ class Cancel(WithRuntime):
         with self.assertRaises(kjit.Error) as caught:
             self.compile(2)
         self.assertEqual(caught.exception.status_name, "KJIT_ERR_CANCELLED")
+        self.runtime.wait_compiles(0)
 
 
 class Recorded(WithRuntime):

@@ -28,10 +28,10 @@ MODULE = types.ModuleType("settings")
 MODULE.size = 3
 
 
-def walks():
-    found = {"Python": _recall.walk_in_python}
+def recalls():
+    found = {"Python": _recall.recall_in_python}
     if _native_part.native is not None:
-        found["C"] = _native_part.native.walk
+        found["C"] = _native_part.native.recall
     return found
 
 
@@ -53,15 +53,15 @@ class Recalls(unittest.TestCase):
     def says(self, bound):
         return bound.variant.mask, repr(bound.values), tuple(map(id, bound.tensors))
 
-    def each_walk(self):
-        for way, walk in walks().items():
+    def each_way(self):
+        for way, recall in recalls().items():
             self.clear()
-            with mock.patch.object(_recall, "walk", walk):
+            with mock.patch.object(_recall, "recall", recall):
                 yield way
 
     def sees(self, make):
         """make() gives a function and what changes something that it sees."""
-        for _ in self.each_walk():
+        for _ in self.each_way():
             function, change = make()
             before, _ = self.trace(function)
             self.trace(function)  # a class that Python has looked at is told in C, by another key
@@ -75,7 +75,7 @@ class Recalls(unittest.TestCase):
             self.assertEqual(self.says(after), self.says(fresh))
 
     def is_traced_each_time(self, make):
-        for _ in self.each_walk():
+        for _ in self.each_way():
             function = make()
             for _ in range(3):
                 self.assertTrue(self.trace(function)[1])
@@ -105,6 +105,27 @@ class Seen(Recalls):
         def make():
             size = [3]
             return lambda b, h, i, j: i / 2 < size[0], lambda: size.__setitem__(0, 3.0)
+
+        self.sees(make)
+
+    def test_set__is_seen(self):
+        for kind in (set, frozenset):
+
+            def make(kind=kind):
+                held = [kind((3, 5))]
+                return lambda b, h, i, j: i - j < max(held[0]), lambda: held.__setitem__(0, kind((3, 6)))
+
+            self.sees(make)
+
+    def test_number_of_numpy__is_seen(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+
+        def make():
+            held = [numpy.int64(3)]
+            return lambda b, h, i, j: i - j < held[0], lambda: held.__setitem__(0, numpy.int64(4))
 
         self.sees(make)
 
@@ -355,13 +376,13 @@ class Seen(Recalls):
 
         self.sees(make)
         self.sees(lambda: make(more=5))
-        for _ in self.each_walk():
+        for _ in self.each_way():
             self.assertNotEqual(
                 *(self.says(self.trace(functools.partial(mask, [3], more=more))[0]) for more in (1, 2))
             )
 
     def test_circle__ends(self):
-        for _ in self.each_walk():
+        for _ in self.each_way():
             circle = [3]
             circle.append(circle)
             for is_traced in (True, False):
@@ -480,7 +501,7 @@ class NotTold(Recalls):
                 self.is_traced_each_time(lambda held=held: lambda b, h, i, j: i - j < held[0])
 
     def test_class__that_gets_an_operator_is_asked_each_time(self):
-        for _ in self.each_walk():
+        for _ in self.each_way():
 
             class Held:
                 size = 3
@@ -514,7 +535,7 @@ class NotTold(Recalls):
 
     def test_untold_code__is_looked_at_again(self):
         """Others of the same code may be told."""
-        for _ in self.each_walk():
+        for _ in self.each_way():
 
             def make(held):
                 return lambda b, h, i, j: i - j < held[0]
@@ -530,7 +551,7 @@ class Tensors(Recalls):
         return lambda b, h, i, j: doc[i] == doc[j]
 
     def test_tensor__of_the_same_kind_is_read_in_its_place(self):
-        for _ in self.each_walk():
+        for _ in self.each_way():
             one, other = (torch.zeros(16, dtype=torch.int32) for _ in range(2))
             self.assertTrue(self.trace(self.documents(one))[1])
             bound, is_traced = self.trace(self.documents(other))
@@ -544,7 +565,7 @@ class Tensors(Recalls):
             base[:, 1], base[:16, 0].contiguous(), base[:16].view(torch.float32)[:, 0], base[:16], base[0, 0],
             base[:16, 0].to("meta"), torch.nn.Parameter(base[:16, 0].float()), base[:16, 0].view(torch.uint32),
         ):  # fmt: skip
-            for _ in self.each_walk():
+            for _ in self.each_way():
                 held = [base[:16, 0]]
                 function = lambda b, h, i, j: held[0][i if held[0].ndim else ...] > 1  # noqa: B023, E731
                 if held[0].ndim != other.ndim:
@@ -560,7 +581,7 @@ class Tensors(Recalls):
             lambda t: t.resize_(8), lambda t: setattr(t, "data", torch.zeros(16)),
             lambda t: t.set_(torch.zeros(32, dtype=torch.int32)[::2]), lambda t: t.unsqueeze_(0),
         ):  # fmt: skip
-            for _ in self.each_walk():
+            for _ in self.each_way():
                 doc = torch.zeros(16, dtype=torch.int32)
                 function = lambda b, h, i, j: (doc[i] if doc.ndim == 1 else doc[0, i]) > 1  # noqa: B023, E731
                 self.trace(function)
@@ -571,7 +592,7 @@ class Tensors(Recalls):
         def make(one, other):
             return lambda b, h, i, j: one[i] == other[j]
 
-        for _ in self.each_walk():
+        for _ in self.each_way():
             one, other = torch.zeros(16), torch.zeros(16)
             self.assertEqual(len(self.trace(make(one, one))[0].tensors), 1)
             bound, is_traced = self.trace(make(one, other))
@@ -585,7 +606,7 @@ class Tensors(Recalls):
         class Held:
             pass
 
-        for _ in self.each_walk():
+        for _ in self.each_way():
             for is_traced in (True, None, False):
                 held, tables = Held(), {"slope": torch.rand(4)}
                 held.doc = torch.zeros(16, dtype=torch.int32)
@@ -618,17 +639,106 @@ class Tensors(Recalls):
         ):
             self.is_traced_each_time(lambda function=function: function)
 
-    def test_module__of_pytorchs_is_asked_each_time(self):
+    def neural(self, **more):
+        """An nn.Module with a number, a buffer, a parameter and a module, and a function that reads them."""
+
+        class Inner(torch.nn.Module):
+            step = 2
+
         class Own(torch.nn.Module):
             size = 3
 
-            def mask(self, b, h, i, j):
-                return i - j < self.size
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("length", torch.tensor([3, 4]))
+                self.slope = torch.nn.Parameter(torch.ones(2))
+                self.inner = Inner()
 
-        self.is_traced_each_time(lambda: Own().mask)
+            def mask(self, b, h, i, j):
+                return (i - j < self.size) & (j < self.length[b]) & (self.slope[h] * j > self.inner.step)
+
+        return type("More", (Own,), more)() if more else Own()
+
+    def test_neural_modules__are_seen(self):
+        def set_class(own):
+            type(own).size = 4
+
+        def set_inner(own):
+            own.inner = self.neural()
+            own.inner.step = 5
+
+        for change in (
+            set_class,
+            set_inner,
+            lambda own: setattr(own, "size", 5),
+            lambda own: setattr(own.inner, "step", 7),
+            lambda own: own.register_buffer("length", torch.tensor([3, 4], dtype=torch.int32)),
+            lambda own: own.__dict__.__setitem__("slope", torch.ones(2, dtype=torch.float64)),
+            lambda own: setattr(type(own), "mask", lambda self, b, h, i, j: i >= j),
+        ):
+
+            def make(change=change):
+                own = self.neural()
+                return lambda b, h, i, j: own.mask(b, h, i, j), lambda: change(own)
+
+            with torch.no_grad():
+                self.sees(make)
+
+    def test_neural_module__gives_the_tensors_of_now(self):
+        for _ in self.each_way():
+            own = self.neural()
+            self.trace(own.mask)
+            own.slope = torch.nn.Parameter(torch.zeros(2))
+            own.length = torch.tensor([5, 6])
+            bound, is_traced = self.trace(own.mask)
+            self.assertFalse(is_traced)
+            self.assertEqual(set(map(id, bound.tensors)), {id(own.slope), id(own.length)})
+
+    def test_neural_module__that_is_called_is_asked_each_time(self):
+        class Shift(torch.nn.Module):
+            def forward(self, i):
+                return i + 1
+
+        def hooked():
+            own = self.neural()
+            own.shift = Shift()
+            return lambda b, h, i, j: own.shift(i) - j < 3
+
+        self.is_traced_each_time(hooked)
+        for each in ("children", "parameters", "named_buffers"):
+
+            def counted(each=each):
+                own = self.neural()
+                return lambda b, h, i, j: i - j < len(list(getattr_of(own, each)()))
+
+            def getattr_of(own, each):
+                return {"children": own.children, "parameters": own.parameters}.get(each, own.named_buffers)
+
+            self.is_traced_each_time(counted)
+
+    def test_neural_module__with_ways_of_its_own_is_asked_each_time(self):
+        def asked(self, name):
+            return torch.nn.Module.__getattr__(self, name)
+
+        self.is_traced_each_time(lambda: self.neural(__getattr__=asked).mask)
+
+        class Late:
+            late = 3
+
+        class Mixed(torch.nn.Module, Late):
+            def mask(self, b, h, i, j):
+                return i - j < self.late
+
+        self.is_traced_each_time(lambda: Mixed().mask)
+
+    def test_profile__is_what_it_was(self):
+        own, before = self.neural(), sys.getprofile()
+        for _ in self.each_way():
+            self.trace(own.mask)
+            self.assertIs(sys.getprofile(), before)
 
     def test_functions__of_pytorch_are_told(self):
-        for _ in self.each_walk():
+        for _ in self.each_way():
             for is_traced in (True, False):
                 found = self.trace(
                     lambda b, h, i, j: torch.where(i > j, torch.abs(i), torch.nn.functional.relu(j)) > math.sqrt(2)
@@ -642,7 +752,7 @@ class Tensors(Recalls):
         class Held:
             pass
 
-        for _ in self.each_walk():
+        for _ in self.each_way():
             held = Held()
             held.doc = torch.zeros(16)
             self.trace(lambda b, h, i, j: held.doc[i] > 1)  # noqa: B023
@@ -652,7 +762,7 @@ class Tensors(Recalls):
             self.assertEqual([each() for each in gone], [None, None])
 
     def test_threads__recall_each_their_own(self):
-        for _ in self.each_walk():
+        for _ in self.each_way():
             wrong = []
 
             def work(number):
@@ -684,15 +794,15 @@ class Walks(Recalls):
 
         for each, is_told in ((function, True), (refused, False)):
             for _ in range(3):
-                self.assertEqual(_native_part.native.walk((each, None)) is not None, is_told)
+                self.assertEqual(_native_part.native.recall({}, (each, None))[1] is not None, is_told)
             watched = (each, each.__code__, marker, held, held.size, held.size[1], each.__globals__, None.__class__)
             before = [sys.getrefcount(thing) for thing in watched]
             for _ in range(100):
-                _native_part.native.walk((each, None))
+                _native_part.native.recall({}, (each, None))
             after = [sys.getrefcount(thing) for thing in watched]
             self.assertLess(max(b - a for a, b in zip(before, after)), 10)
         with self.assertRaises(TypeError):
-            _native_part.native.walk([function])
+            _native_part.native.recall({}, [function])
 
 
 if __name__ == "__main__":

@@ -150,7 +150,28 @@ class Compiling(Folder):
         self.assertEqual((stats["builds"], stats["hits"]), (1, 1))
 
 
+    def test_exit__while_daemon_threads_compile_is_quiet(self):
+        """NVRTC takes itself down when the process ends, and a thread that is inside it then would crash."""
+        code = (
+            "import kjit, threading, time\n"
+            "def work():\n"
+            "    try:\n"
+            f"        kjit.compile('{TEXT}', 'sm_90')\n"
+            "    except kjit.Error:\n"
+            "        pass\n"  # it was cancelled
+            "for _ in range(2): threading.Thread(target=work, daemon=True).start()\n"
+            "time.sleep(0.3)\n"
+        )
+        environment = {"KJIT_CACHE_DIR": self.folder / "quiet"}
+        result = self.run_command(sys.executable, "-c", code, environment=environment)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+
 class Looking(Folder):
+    def test_sources__are_kept_up_to_a_bound_or_not_at_all(self):
+        for most in (None, 0, 1 << 20):
+            self.assertEqual(kjit.Runtime(source_max_bytes=most).stats()["builds"], 0)
+
     def test_options__with_an_unknown_mode_are_refused(self):
         with self.assertRaisesRegex(ValueError, "cache_mode is 'write'"):
             kjit.Runtime(cache_mode="write")

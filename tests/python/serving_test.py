@@ -16,7 +16,7 @@ try:
 except ImportError:
     torch = None
 else:
-    from kjit import _serving, _torch, flash_attn, flash_attn_interface
+    from kjit import _prepared, _serving, _torch, flash_attn, flash_attn_interface
     from serving_reference import attention, close_enough, paged_cache, quantised, ragged
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
@@ -34,15 +34,19 @@ def on_device(tensor):
     return copy
 
 
+def maker_of(tensor):
+    known = tuple(tensor.shape), tensor.stride(), tensor.dtype
+    return lambda shape, strides, dtype: on_device(torch.empty_strided(shape, strides, dtype=dtype)), known
+
+
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class Serving(unittest.TestCase):
     def setUp(self):
-        view, empty_like = _torch._view, torch.empty_like
+        view = _torch._view
         patches = (
             (_serving, "_view", lambda t: view(t)._replace(device=0)),
             (_serving, "_raw_stream", lambda device: 0),
-            (torch, "empty_like", lambda t: on_device(empty_like(t))),
-            (torch, "empty_strided", lambda *a, _empty=torch.empty_strided, **kind: on_device(_empty(*a, **kind))),
+            (_prepared, "maker_of", maker_of),
             (torch, "empty", lambda *shape, _empty=torch.empty, **kind: on_device(_empty(*shape, **kind))),
         )
         for owner, name, value in patches:

@@ -305,6 +305,23 @@ static void test_builder__hit_does_not_wait_for_another_keys_compile(void **stat
   assert_status(KJIT_OK, asker.status, NULL);
 }
 
+static void test_builder__waits_for_a_compile_that_was_cancelled(void **state) {
+  struct cache_world *world = *state;
+  pthread_t thread;
+  struct asker asker = {world, KJIT_ERR_INTERNAL, 0};
+  assert_true(builder_wait_compiles(world->builder, 0));
+  atomic_store(&fake_nvrtc.compile_ms, 60000);
+  assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
+  while (!atomic_load(&fake_nvrtc.compiles))
+    sched_yield();
+  assert_false(builder_wait_compiles(world->builder, 1));
+  builder_cancel(world->builder);
+  assert_true(builder_wait_compiles(world->builder, 60000));
+  pthread_join(thread, NULL);
+  assert_status(KJIT_ERR_CANCELLED, asker.status, NULL);
+  assert_true(builder_wait_compiles(world->builder, 0));
+}
+
 static void test_builder__statistics_outlive_the_builder(void **state) {
   struct cache_world *world = *state;
   assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
@@ -341,6 +358,7 @@ int main(void) {
       BUILDER_TEST(test_builder__follower_gets_the_kernel_of_a_cancelled_leader),
       BUILDER_TEST(test_builder__follower_can_cancel_while_the_leader_goes_on),
       BUILDER_TEST(test_builder__hit_does_not_wait_for_another_keys_compile),
+      BUILDER_TEST(test_builder__waits_for_a_compile_that_was_cancelled),
       BUILDER_TEST(test_builder__statistics_outlive_the_builder),
   };
   return cmocka_run_group_tests_name("builder", tests, NULL, NULL);
