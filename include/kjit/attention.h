@@ -143,6 +143,23 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose_for(const kjit_attenti
                                                               kjit_error *error);
 
 /**
+ * The kernel that a call launches in front of its config's own, because it is faster from copies of K and V in another
+ * layout: attention_sm90 where rows of K or V are no multiples of 128 bytes and many queries read them. A call finds
+ * and builds it by itself; this tells what there is to be built beforehand. Needs no GPU.
+ * @param      config   of a family that computes attention, which passes kjit_config_check()
+ * @param      problem  NULL for any problem: which kernel may be launched
+ * @param      device   the card, as for kjit_attention_choose_for(); not read where problem is NULL
+ * @param[out] front    the kernel's config; all zero where there is none, and on failure
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG  names the argument, or the member of the problem
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_front(const kjit_config *config,
+                                                         const kjit_attention_problem *problem,
+                                                         const kjit_device_info *device, kjit_config *front,
+                                                         kjit_error *error);
+
+/**
  * Run attention forward. Asynchronous; on the caller's stream, in the current context. Everything is checked before
  * anything is compiled or launched. The kernel is built and loaded by the first call that needs it; so the first call
  * of a kind must not be the one that is captured into a graph.

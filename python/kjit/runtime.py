@@ -258,8 +258,10 @@ class Runtime(CacheUpkeep):
     ) -> str:
         """Which kernel compile_attention() builds: the family's name, a blank, and its config.
 
-        card: a name of kjit.known_cards(), for what the rules choose on a card that is not here.
+        card: a name of kjit.known_cards(), for what the rules choose on a card that is not here. Where calls on it
+        launch another kernel in front, " behind " and that one's family follow.
         """
+        front = _abi.kjit_config()
         text = ctypes.create_string_buffer(_abi.KJIT_CONFIG_TEXT_MAX)
         problem = _problem(dtype, head_dim, causal, sizes)
         if card is not None:
@@ -270,10 +272,18 @@ class Runtime(CacheUpkeep):
                 ctypes.byref(_known_card(card)),
                 ctypes.byref(kernel),
             )
+            call(
+                lib.kjit_attention_front,
+                ctypes.byref(kernel),
+                ctypes.byref(problem),
+                ctypes.byref(_known_card(card)),
+                ctypes.byref(front),
+            )
         else:
             kernel = self._choose(problem, arch)
         call(lib.kjit_config_print, ctypes.byref(kernel), 0, text, len(text))
-        return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}"
+        behind = f" behind {lib.kjit_family_name(front.family).decode()}" if front.family else ""
+        return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}{behind}"
 
     def _choose(self, problem: Any, arch: Optional[str]) -> Any:
         kernel = _abi.kjit_config()

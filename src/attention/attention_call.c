@@ -47,12 +47,13 @@ struct variant_key {
 struct decision {
   const struct attention_family *family;
   const struct config_kernel *kernel; /* lives as long as the runtime, as the decision does */
+  const struct config_kernel *front;  /* likewise; NULL: nothing is launched in front of it */
   int32_t values[ATTENTION_FIELDS_MAX];
   uint64_t parts;
 };
 _Static_assert(sizeof(struct key) == 8 * 11, "a key has no padding");
 _Static_assert(sizeof(struct variant_key) == sizeof(struct key) + DIGEST_BYTES, "nor has a variant's");
-_Static_assert(sizeof(struct decision) == 2 * sizeof(void *) + 4 * ATTENTION_FIELDS_MAX + 8, "nor has a decision");
+_Static_assert(sizeof(struct decision) == 3 * sizeof(void *) + 4 * ATTENTION_FIELDS_MAX + 8, "nor has a decision");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
 /* A dense call that came before, argument for argument, is taken as it was prepared: its checks, its choice and its
@@ -106,6 +107,32 @@ struct asked {
   const CUstream *stream; /* of a launch that follows at once; NULL: of a plan, which may be launched for ever */
 };
 
+/* Is another kernel to be launched in front of this config's? Then `values` are that one's. Blocks that a variant lists
+ * may be few of all, which nobody knows beforehand. NULL: none. */
+static const kjit_family *find_front(const struct asked *asked, const struct attention_family *family,
+                                     const int32_t *values, const struct family_place *place, int32_t *front_values) {
+  const kjit_family *const front = family->front ? family->front(values, front_values) : NULL;
+  if (!front || (asked->variant && asked->variant->is_listed)) return NULL;
+  return family->pays_front(asked->problem, values, place) ? front : NULL;
+}
+
+/* The kernel to be launched in front. Where it cannot be built the call does without, which is slower and as right; a
+ * call whose deadline passes ends, as it does when its own kernel is not there in time. */
+static kjit_status complete_front(kjit_runtime *runtime, const struct asked *asked, const struct family_place *place,
+                                  const kjit_device_info *device, struct decision *decision, kjit_error *error) {
+  int32_t values[ATTENTION_FIELDS_MAX];
+  kjit_error why_not;
+  const kjit_family *const front = find_front(asked, decision->family, decision->values, place, values);
+  decision->front = NULL;
+  if (!front) return KJIT_OK;
+  error_clear(&why_not);
+  const kjit_status status = config_kernel_get(runtime, front, values, device, NULL, 0, &decision->front, &why_not);
+  if (status != KJIT_OK) decision->front = NULL;
+  if (status != KJIT_ERR_TIMEOUT) return KJIT_OK;
+  *error = why_not;
+  return status;
+}
+
 /* Steps 3 and 4 for a config that fits the problem: find its kernel, and what a launch takes besides. */
 static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
                             struct decision *decision, kjit_error *error) {
@@ -121,7 +148,7 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   if (status != KJIT_OK) return status;
   const struct family_place place = family_place_of_device(device);
   decision->parts = family->count_parts ? family->count_parts(problem, decision->values, &place) : 1;
-  return KJIT_OK;
+  return complete_front(runtime, asked, &place, device, decision, error);
 }
 
 /* A variant needs a family whose kernel has its hooks. */
@@ -189,7 +216,10 @@ static bool complete_first_tier(kjit_runtime *runtime, const struct asked *asked
   if (!runtime_is_tiered(runtime) || asked->variant || !asked->stream) return false;
   if (runtime_stream_is_captured(runtime, *asked->stream)) return false;
   if (!attention_tier_first(asked->problem, choice, device, &first)) return false;
-  if (attention_tier_turn(runtime, choice, device) != TIER_FIRST) return false;
+  const struct family_place place = family_place_of_device(device);
+  int32_t values[ATTENTION_FIELDS_MAX];
+  const bool has_front = find_front(asked, choice->family, choice->values, &place, values) != NULL;
+  if (attention_tier_turn(runtime, choice, has_front, device) != TIER_FIRST) return false;
   const bool served = complete_choice(runtime, asked, &first, device, decision, &unread) == KJIT_OK;
   attention_tier_release(runtime, choice, device);
   if (served) runtime_count_first_tier(runtime);
@@ -261,8 +291,8 @@ static kjit_status prepare_anew(struct attention_call *call, kjit_runtime *runti
     status = prepare_variant(call, runtime, &decision, args, &problem, device, error);
   if (status != KJIT_OK) return status;
   assert(decision.family);
-  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts, asked.variant,
-                                          is_again};
+  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts,
+                                          asked.variant,   decision.front,  is_again};
   call->family = decision.family;
   return call->family->prepare(&call->of, runtime, &launch, args, &problem, device, error);
 }

@@ -35,5 +35,6 @@ const kjit_family *kjit_family_find(const char *name) {
   for (size_t i = 0; i < SERVING_FAMILY_COUNT && name; i++) {
     if (!strcmp(serving_families[i]->family->table.family, name)) return serving_families[i]->family;
   }
+  if (name && !strcmp(name, attention_padding_family.table.family)) return &attention_padding_family;
   return name ? backward_family_find(name) : NULL;
 }

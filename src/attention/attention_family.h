@@ -23,6 +23,7 @@ struct attention_launch {
   const int32_t *values;
   uint32_t parts;
   const struct attention_variant_launch *variant; /* NULL: dense attention */
+  const struct config_kernel *front;              /* the kernel of `pays_front`; NULL: none is launched */
   bool *is_again; /* set by a family that still has what it keeps of the same tensors; NULL: nobody wants to know */
 };
 
@@ -50,6 +51,13 @@ struct attention_family {
   /* Into how many splits a legal config's tiles are divided. NULL for a family without split-KV. */
   uint32_t (*count_parts)(const kjit_attention_problem *problem, const int32_t *values,
                           const struct family_place *place);
+
+  /* The family of the kernel that a call with this config may launch in front of the config's own, to change the layout
+   * of its tensors, and that kernel's values. NULL, also in place of the function: no call does. */
+  const kjit_family *(*front)(const int32_t *values, int32_t *front_values);
+
+  /* Is a problem faster with that kernel in front? Asked only where there is one. */
+  bool (*pays_front)(const kjit_attention_problem *problem, const int32_t *values, const struct family_place *place);
 
   /* Compute everything that a launch takes into `call`, which is the family's own struct. */
   kjit_status (*prepare)(void *call, kjit_runtime *runtime, const struct attention_launch *launch,

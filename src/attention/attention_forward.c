@@ -100,6 +100,37 @@ kjit_status kjit_attention_choose_for(const kjit_attention_problem *problem, con
   return KJIT_OK;
 }
 
+static kjit_status find_front(const kjit_config *config, const struct attention_family *family,
+                              const kjit_attention_problem *problem, const kjit_device_info *device, kjit_config *out,
+                              kjit_error *error) {
+  kjit_attention_problem taken;
+  kjit_device_info card;
+  kjit_config front = {0};
+  if (family->front) front.family = family->front(config->values, front.values);
+  if (front.family && problem) {
+    kjit_status status = attention_problem_take(&taken, problem, error);
+    if (status == KJIT_OK) status = take_card(device, &card, error);
+    if (status != KJIT_OK) return status;
+    const struct family_place place = family_place_of_device(&card);
+    if (!family->pays_front(&taken, config->values, &place)) front = (kjit_config){0};
+  }
+  *out = front;
+  return KJIT_OK;
+}
+
+kjit_status kjit_attention_front(const kjit_config *config, const kjit_attention_problem *problem,
+                                 const kjit_device_info *device, kjit_config *front, kjit_error *error) {
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!front) return error_invalid(error, "front", "must not be NULL");
+  *front = (kjit_config){0};
+  const kjit_status status = config_take(config, error);
+  if (status != KJIT_OK) return status;
+  const struct attention_family *const family = attention_family_of(config->family);
+  return family ? find_front(config, family, problem, device, front, error) : KJIT_OK;
+}
+
 /* ---- Launching ---- */
 
 kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_args *args,

@@ -42,6 +42,7 @@ struct entry {
   const kjit_family *family;
   int32_t values[ATTENTION_FIELDS_MAX];
   const kjit_device_info *device; /* lives as long as the runtime */
+  bool has_front;                 /* the kernel that is launched in front is built too */
   enum entry_state state;
   bool is_swapped; /* a call has gone over to the kernel */
   uint32_t calls;  /* that the first tier has served */
@@ -67,6 +68,21 @@ static struct entry *next_waiting(const struct tiers *tiers) {
   return entry;
 }
 
+/* The kernel that a config's launches have in front of them; `values` become its own. */
+static const kjit_family *front_of(const kjit_family *family, const int32_t *values, int32_t *front_values) {
+  const struct attention_family *const known = attention_family_of(family);
+  return known && known->front ? known->front(values, front_values) : NULL;
+}
+
+/* That kernel is built for what it spares: a failure leaves calls without it, so it is none of theirs. */
+static void build_front(kjit_runtime *runtime, const struct entry *entry) {
+  int32_t values[ATTENTION_FIELDS_MAX];
+  const struct config_kernel *kernel;
+  kjit_error unread;
+  const kjit_family *const front = front_of(entry->family, entry->values, values);
+  if (front) (void)config_kernel_get(runtime, front, values, entry->device, NULL, 0, &kernel, &unread);
+}
+
 /* Build and load in the device's primary context, because a new thread has none and a kernel is loaded into a context.
  */
 static bool build(kjit_runtime *runtime, const struct entry *entry) {
@@ -75,6 +91,7 @@ static bool build(kjit_runtime *runtime, const struct entry *entry) {
   if (!runtime_primary_enter(runtime, entry->device)) return false;
   const kjit_status status =
       config_kernel_get(runtime, entry->family, entry->values, entry->device, NULL, 0, &kernel, &unread);
+  if (status == KJIT_OK && entry->has_front) build_front(runtime, entry);
   runtime_primary_leave(runtime, entry->device);
   return status == KJIT_OK;
 }
@@ -187,7 +204,16 @@ static enum tier_turn take_turn(struct tiers *tiers, struct entry *entry, uint32
   return TIER_CHOSEN;
 }
 
-enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention_choice *chosen,
+/* Load a config's kernels if memory or the cache has them all. False when one must be compiled. */
+static bool are_cached(kjit_runtime *runtime, const struct attention_choice *chosen, bool has_front,
+                       const kjit_device_info *device) {
+  int32_t values[ATTENTION_FIELDS_MAX];
+  const kjit_family *const front = has_front ? front_of(chosen->family->family, chosen->values, values) : NULL;
+  if (!config_kernel_is_cached(runtime, chosen->family->family, chosen->values, device)) return false;
+  return !front || config_kernel_is_cached(runtime, front, values, device);
+}
+
+enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention_choice *chosen, bool has_front,
                                    const kjit_device_info *device) {
   const uint32_t first_calls = runtime_tier_calls(runtime);
   /* This look-up makes the table of kernels, which has to be older than the thread that fills it: slots end with the
@@ -198,12 +224,12 @@ enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention
   pthread_mutex_lock(&tiers->mutex);
   struct entry *entry = *find(tiers, chosen, device);
   pthread_mutex_unlock(&tiers->mutex);
-  if (!entry && first_calls == 0 &&
-      (is_there || config_kernel_is_cached(runtime, chosen->family->family, chosen->values, device)))
+  if (!entry && first_calls == 0 && ((is_there && !has_front) || are_cached(runtime, chosen, has_front, device)))
     return TIER_CHOSEN;
   pthread_mutex_lock(&tiers->mutex);
   struct entry **const link = find(tiers, chosen, device);
   entry = *link ? *link : add(tiers, link, chosen, device);
+  if (entry && !is_done(entry)) entry->has_front |= has_front;
   const enum tier_turn turn = entry ? take_turn(tiers, entry, first_calls) : TIER_CHOSEN;
   pthread_mutex_unlock(&tiers->mutex);
   return turn;

@@ -11,9 +11,10 @@ enum tier_turn {
   TIER_FIRST   /* take the first-tier kernel, and do not remember it */
 };
 
-/* Say what a call does that chose this config. With kjit_runtime_options.tier_calls it may wait for the config's
- * kernel. Thread-safe. */
-enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention_choice *chosen,
+/* Say what a call does that chose this config; with `has_front` it launches another kernel in front (struct
+ * attention_family), which is built together with the config's. With kjit_runtime_options.tier_calls it may wait for
+ * the config's kernel. Thread-safe. */
+enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention_choice *chosen, bool has_front,
                                    const kjit_device_info *device);
 
 /* Let the config's kernel be built, now that the first tier has its own. Every call that was told TIER_FIRST says so.

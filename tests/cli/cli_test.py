@@ -439,6 +439,11 @@ class Warm(CommandCase):
         result = self.json("warm", "--manifest", self.write("manifest", lines))
         self.assertEqual((result["requested"], result["distinct"], result["built"]), (2, 1, 1))
 
+    def test_warm__kernel_in_front_of_a_config_comes_with_it(self):
+        kernels = self.kernels_of("attention sm_90a dtype=bf16,head_dim=200,heads_q=16,seq_q=6000")
+        self.assertIn("attention_padding rows=64", " ".join(kernels))
+        self.assertEqual(len(kernels), 2, kernels)
+
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
 
@@ -697,6 +702,12 @@ class Describe(CommandCase):
         self.assertEqual((found["family"], found["card"]["multiprocessors"]), ("attention_sm90", 78))
         self.assertTrue(found["config"].startswith("dtype=bf16,head_dim=128,"), found["config"])
         self.assertIn("flash_forward (BF16, 128,", self.kjit("describe", self.PROBLEM, "--card", "a100").stdout)
+
+    def test_describe__tells_of_copies_in_front(self):
+        problem = "dtype=bf16,head_dim=200,heads_q=16,seq_q=6000"
+        self.assertEqual(self.json("describe", problem, "--card", "H100")["front"], "attention_padding")
+        self.assertIn("behind attention_padding", self.kjit("describe", problem, "--card", "H100").stdout)
+        self.assertIsNone(self.json("describe", self.PROBLEM, "--card", "H100")["front"])
 
     def test_describe__lists_the_cards_that_are_known(self):
         self.assertIn("GH200", self.json("describe", "--cards"))

@@ -82,6 +82,32 @@ static void test_attention_forward__every_head_size_is_right(void **state) {
   attention_run_problems(fixture, problems, 32 * 2);
 }
 
+/* Keys and values that are copied into rows of whole lines first. */
+static void test_attention_forward__copied_keys_and_values_are_right(void **state) {
+  static const struct {
+    int64_t batch, heads_q, heads_kv, head_dim, head_dim_v;
+    struct lengths lengths;
+  } shapes[] = {{1, 8, 1, 216, 216, {6001, 6001}},
+                {1, 16, 2, 200, 200, {5000, 4999}},
+                {2, 8, 2, 136, 200, {4097, 4100}},
+                {1, 24, 3, 248, 128, {4444, 5001}}};
+  struct gpu_fixture *fixture = attention_require(state);
+  struct trial_problem problems[2 * sizeof shapes / sizeof *shapes];
+  size_t count = 0;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t causal = 0; causal < 2; causal++)
+      problems[count++] = (struct trial_problem){
+          .asked =
+              PROBLEM_OF(.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16, .batch = shapes[i].batch, .heads_q = shapes[i].heads_q,
+                         .heads_kv = shapes[i].heads_kv, .seq_q = shapes[i].lengths.seq_q,
+                         .seq_kv = shapes[i].lengths.seq_kv, .head_dim = shapes[i].head_dim,
+                         .head_dim_v = shapes[i].head_dim_v, .flags = causal ? KJIT_ATTENTION_CAUSAL : 0),
+          .layout = causal ? LAYOUT_BSHD : LAYOUT_BHSD,
+          .lse = 1,
+          .seed = random_next(&fixture->random)};
+  attention_run_problems(fixture, problems, count);
+}
+
 /* A cache of keys and few queries: heads packed into a tile's rows, key blocks shared out among multiprocessors, both,
  * neither. */
 static void test_attention_forward__short_queries_against_many_keys_are_right(void **state) {
@@ -214,6 +240,7 @@ int main(void) {
       cmocka_unit_test(test_attention_forward__lengths_at_head_size_72_are_right),
       cmocka_unit_test(test_attention_forward__lengths_at_head_sizes_192_and_128_are_right),
       cmocka_unit_test(test_attention_forward__every_head_size_is_right),
+      cmocka_unit_test(test_attention_forward__copied_keys_and_values_are_right),
       cmocka_unit_test(test_attention_forward__short_queries_against_many_keys_are_right),
       cmocka_unit_test(test_attention_forward__few_keys_of_many_heads_are_right),
       cmocka_unit_test(test_attention_forward__small_grids_are_right),

@@ -57,18 +57,22 @@ static kjit_status find_card(const char *name, kjit_device_info *card, kjit_erro
 static int describe(const char *problem_text, const char *card_name, bool json) {
   struct trial_problem problem;
   kjit_device_info card = {.struct_size = sizeof card};
-  kjit_config config;
+  kjit_config config, front;
   kjit_error error = {0};
   char text[KJIT_CONFIG_TEXT_MAX];
   kjit_status status = attention_text_parse(problem_text, &problem, &error);
   if (status == KJIT_OK) status = find_card(card_name, &card, &error);
   if (status == KJIT_OK) status = kjit_attention_choose_for(&problem.asked, &card, &config, &error);
+  if (status == KJIT_OK) status = kjit_attention_front(&config, &problem.asked, &card, &front, &error);
   if (status == KJIT_OK) status = kjit_config_print(&config, 0, text, sizeof text, &error);
   if (status != KJIT_OK) return report_failure(json, &error, NULL);
   if (json)
-    return print_json(json_pack("{s:o, s:s, s:s}", "card", card_json(&card), "family", kjit_family_name(config.family),
-                                "config", text));
+    return print_json(json_pack("{s:o, s:s, s:s, s:s?}", "card", card_json(&card), "family",
+                                kjit_family_name(config.family), "config", text, "front",
+                                front.family ? kjit_family_name(front.family) : NULL));
   printf("%s %s\n", kjit_family_name(config.family), text);
+  if (front.family)
+    printf("behind %s, which copies K and V into rows of whole lines\n", kjit_family_name(front.family));
   return EXIT_DONE;
 }
 

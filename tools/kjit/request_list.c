@@ -47,14 +47,21 @@ kjit_status request_choose(kjit_runtime *runtime, const kjit_attention_problem *
   return status == KJIT_OK ? request_check(config, arch, error) : status;
 }
 
-kjit_status request_list_add(struct request_list *list, const kjit_config *config, const char *arch,
-                             kjit_error *error) {
+static kjit_status add_one(struct request_list *list, const kjit_config *config, const char *arch, kjit_error *error) {
   const kjit_status status = request_list_grow(list, error);
   if (status != KJIT_OK) return status;
   struct kernel_request *request = &list->items[list->count++];
   *request = (struct kernel_request){.config = *config};
   snprintf(request->arch, sizeof request->arch, "%s", arch);
   return KJIT_OK;
+}
+
+kjit_status request_list_add(struct request_list *list, const kjit_config *config, const char *arch,
+                             kjit_error *error) {
+  kjit_config front;
+  kjit_status status = add_one(list, config, arch, error);
+  if (status == KJIT_OK) status = kjit_attention_front(config, NULL, NULL, &front, error);
+  return status == KJIT_OK && front.family != NULL ? add_one(list, &front, arch, error) : status;
 }
 
 kjit_status request_list_add_recorded(struct request_list *list, const char *path, const char *label, const char *arch,

@@ -4,7 +4,8 @@
  * 1. the tensor maps, encoded once for the same tensors (sm90_maps.h);
  * 2. the kernel's argument struct;
  * 3. at each launch, the memory that belongs to a stream: tile-scheduler counters, from which the blocks of a causal
- *    problem take their tiles (sm90_tickets.h), and partial results of split-KV (stream_workspace.h).
+ *    problem take their tiles (sm90_tickets.h), and partial results of split-KV or copies of K and V
+ *    (stream_workspace.h), which another kernel makes in front of the launch (sm90_padding.h).
  *
  * Threads: a call belongs to its caller and is only read once it is prepared. Maps, counters and workspace are shared
  * by all threads, each as its own header says. */
@@ -31,6 +32,7 @@ struct state {
   struct recent *maps; /* sm90_maps.h */
   struct sm90_tickets *tickets;
   struct stream_workspace *workspace;
+  struct recent *padded_maps; /* sm90_padding.h */
 };
 
 _Static_assert(offsetof(struct sm90_call, params.base) + sizeof(struct attention_sm90_params) <=
@@ -42,6 +44,7 @@ static void destroy_state(kjit_runtime *runtime, void *user) {
   const struct mem *mem = runtime_mem(runtime);
   stream_workspace_destroy(state->workspace);
   sm90_tickets_destroy(state->tickets);
+  recent_destroy(mem, state->padded_maps);
   recent_destroy(mem, state->maps);
   mem_free(mem, state);
 }
@@ -53,7 +56,8 @@ static void *create_state(kjit_runtime *runtime) {
   state->maps = sm90_maps_create(mem);
   state->tickets = sm90_tickets_create(runtime);
   state->workspace = stream_workspace_create(runtime);
-  if (state->maps && state->tickets && state->workspace) return state;
+  state->padded_maps = sm90_padding_maps_create(mem);
+  if (state->maps && state->tickets && state->workspace && state->padded_maps) return state;
   destroy_state(runtime, state);
   return NULL;
 }
@@ -106,6 +110,15 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
   return (uint32_t)sm90_tiles_parts(&tiles, config, &card);
 }
 
+static const kjit_family *front(const int32_t *values, int32_t *front_values) {
+  return sm90_padding_is_possible(sm90_config_view(values), front_values) ? &attention_padding_family : NULL;
+}
+
+static bool pays_front(const kjit_attention_problem *problem, const int32_t *values, const struct family_place *place) {
+  const struct sm90_card card = sm90_card_of(place->sm_count, &place->figures);
+  return sm90_padding_pays(problem, sm90_config_view(values), &card);
+}
+
 /* ---- Preparing ---- */
 
 /* The size of an L2 section. Tiles of a narrow mask that run at the same time read few of a head's keys, so that more
@@ -156,6 +169,21 @@ static void cut(struct sm90_call *call, struct state *state, const struct sm90_t
   call->arrivals = sm90_tiles_arrivals(tiles, config, parts);
 }
 
+/* Have K and V copied in front of the launch, unless they lie well. Such a call is not to be kept as a dense one that
+ * came again: what is kept has no room for it, and looking it all up takes little of the time of the copy. */
+static void pad(struct sm90_call *call, kjit_runtime *runtime, struct state *state,
+                const struct attention_launch *launch, const kjit_attention_args *args) {
+  call->is_padded = launch->front && !call->workspace &&
+                    sm90_padding_prepare(&call->padding, args, sm90_config_view(launch->values), launch->front);
+  if (!call->is_padded) return;
+  call->padding.runtime = runtime;
+  call->padding.maps = state->padded_maps;
+  call->workspace = state->workspace;
+  call->partial_bytes = call->padding.bytes;
+  call->arrivals = 0;
+  if (launch->is_again) *launch->is_again = false;
+}
+
 static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
                            const kjit_attention_args *args, const kjit_attention_problem *problem,
                            const kjit_device_info *device, kjit_error *error) {
@@ -172,6 +200,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   fill(args, problem, &tiles, count_section(problem, &tiles, launch->variant, device), &call->params.base);
   /* The tiles of a causal mask, and of a variant's, differ in length. */
   cut(call, state, &tiles, launch->parts, config, config->causal || launch->variant, device);
+  pad(call, runtime, state, launch, args);
   if (launch->variant)
     attention_variant_fill(launch->variant, &call->params.base.scale, &call->params.base.scale_log2,
                            &call->params.variant);
@@ -205,8 +234,22 @@ static kjit_status enqueue_split(const struct sm90_call *call, struct attention_
   return status;
 }
 
+/* Copy K and V into the stream's memory, and enqueue. Without memory the tensors are read where they are. */
+static kjit_status enqueue_padded(const struct sm90_call *call, struct attention_sm90_params *base, CUstream stream,
+                                  kjit_error *error) {
+  struct stream_space space;
+  if (call->tickets) base->tickets = sm90_tickets_of(call->tickets, stream);
+  if (!stream_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
+    return enqueue_params(call, base, stream, error);
+  kjit_status status = sm90_padding_enqueue(&call->padding, space.partials, base, stream, error);
+  if (status == KJIT_OK) status = enqueue_params(call, base, stream, error);
+  stream_workspace_put(call->workspace, &space, stream);
+  return status;
+}
+
 static kjit_status enqueue_with_memory(const struct sm90_call *call, struct attention_sm90_params *base,
                                        CUstream stream, kjit_error *error) {
+  if (call->is_padded) return enqueue_padded(call, base, stream, error);
   if (call->workspace) return enqueue_split(call, base, stream, error);
   base->tickets = sm90_tickets_of(call->tickets, stream);
   return enqueue_params(call, base, stream, error);
@@ -258,6 +301,8 @@ const struct attention_family sm90_attention = {.family = &sm90_family,
                                                 .suit = suit,
                                                 .fit = fit,
                                                 .count_parts = count_parts,
+                                                .front = front,
+                                                .pays_front = pays_front,
                                                 .prepare = prepare,
                                                 .enqueue = enqueue,
                                                 .tiling = tiling,

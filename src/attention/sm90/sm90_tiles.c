@@ -54,9 +54,8 @@ struct sm90_card sm90_card_of(uint32_t multiprocessors, const struct family_figu
   };
 }
 
-/* A time of an H200 that clock cycles make up, on this card. */
-static int64_t cycles(const struct sm90_card *card, int64_t ns) {
-  return ns * card->cycle / UNIT;
+int64_t sm90_card_cycles(const struct sm90_card *card, int64_t time) {
+  return time * card->cycle / UNIT;
 }
 
 enum {
@@ -112,14 +111,14 @@ static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_s
   const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
   const int64_t written = integer_min(tiles->count * parts, card->multiprocessors) * part_bytes;
   const int64_t moved = read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
-  return cycles(card, MERGE + (groups > 1 ? MERGE_AGAIN : 0) + moved);
+  return sm90_card_cycles(card, MERGE + (groups > 1 ? MERGE_AGAIN : 0) + moved);
 }
 
 /* The time of a step: the products, or the softmax that runs beside them, whichever is longer. */
-static int64_t step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card) {
+int64_t sm90_tiles_step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card) {
   const int64_t columns = config->head_dim + config->head_dim_v;
   const int64_t alone = config->consumers == 1 ? ALONE * columns / STEP_COLUMNS * card->product / UNIT : 0;
-  const int64_t softmax = cycles(card, softmax_ns[config->consumers - 1]) + alone;
+  const int64_t softmax = sm90_card_cycles(card, softmax_ns[config->consumers - 1]) + alone;
   const int64_t products = product_ns[config->consumers - 1] * config->consumers * columns / STEP_COLUMNS;
   return integer_max(softmax, products * card->product / UNIT) * config->tile_n / STEP_KEYS;
 }
@@ -140,7 +139,8 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
   const int64_t again = sharing > 1 && tiles->key_bytes > card->l2_keeps ? once / 3 : 0;
   const int64_t lines = has_whole_lines(config) ? bytes : 2 * bytes;
   const int64_t traffic = integer_max(lines / card->l2_bytes_a_ns, (once + again) / card->memory_bytes_a_ns);
-  return parts == 0 ? 0 : cycles(card, BEGIN) + steps * integer_max(step_time(config, card), traffic);
+  return parts == 0 ? 0
+                    : sm90_card_cycles(card, BEGIN) + steps * integer_max(sm90_tiles_step_time(config, card), traffic);
 }
 
 /* The key blocks of all query tiles of a head, under a causal mask. */
@@ -168,8 +168,9 @@ static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            const struct sm90_card *card) {
   const int64_t busy = integer_min(tiles->count, card->multiprocessors), heads = tiles->count / tiles->query_tiles;
-  const int64_t one = round_time(tiles, config, busy, 1, card) - cycles(card, BEGIN);
-  const int64_t share = causal_blocks(tiles, config) * heads * one / busy + tiles->count * cycles(card, BEGIN) / busy;
+  const int64_t one = round_time(tiles, config, busy, 1, card) - sm90_card_cycles(card, BEGIN);
+  const int64_t share =
+      causal_blocks(tiles, config) * heads * one / busy + tiles->count * sm90_card_cycles(card, BEGIN) / busy;
   return integer_max(round_time(tiles, config, busy, tiles->key_blocks, card), share);
 }
 
@@ -180,6 +181,12 @@ int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm9
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
   return all / multiprocessors * round_time(tiles, config, multiprocessors, steps, card) +
          round_time(tiles, config, all % multiprocessors, steps, card) + merge_time(tiles, config, parts, card);
+}
+
+int64_t sm90_tiles_steps(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  const int64_t longest = tiles->key_blocks * config->tile_n;
+  if (!config->causal || longest < tiles->seq_kv) return tiles->key_blocks * tiles->count; /* or a narrow mask */
+  return causal_blocks(tiles, config) * (tiles->count / tiles->query_tiles);
 }
 
 static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
@@ -218,7 +225,7 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
   const int64_t least = tiles->count >= multiprocessors     ? MERGE_OF_MANY
                         : config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE
                                                             : 0;
-  struct best best = {1, whole - cycles(card, least)};
+  struct best best = {1, whole - sm90_card_cycles(card, least)};
   const int64_t one_round = multiprocessors / tiles->count;
   for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)
     consider(&best, rounds * multiprocessors / tiles->count, tiles, config, card);

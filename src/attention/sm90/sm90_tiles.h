@@ -54,6 +54,15 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         const struct sm90_card *card);
 
+/* The modelled time of one step of a tile, whose keys and values are in L2, in nanoseconds. */
+int64_t sm90_tiles_step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card);
+
+/* The steps of all tiles together. */
+int64_t sm90_tiles_steps(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config);
+
+/* A time of an H200 that clock cycles make up, on a card. */
+int64_t sm90_card_cycles(const struct sm90_card *card, int64_t time);
+
 /* Device memory for the partial results, and the counters, of a launch with this many splits. */
 size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                                 int64_t parts);

@@ -9,7 +9,7 @@
 
 #define STREAM ((CUstream)(uintptr_t)0x77)
 
-static const char *const entries[] = {"attention_sm90", "flash_forward", NULL};
+static const char *const entries[] = {"attention_padding", "attention_sm90", "flash_forward", NULL};
 
 static CUresult any_pointer(unsigned int count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
   for (unsigned int i = 0; i < count; i++) {
@@ -88,13 +88,17 @@ static void *address(uintptr_t number) {
   return (void *)(number << 20);
 }
 
-static kjit_attention_args args_of(int64_t seq) {
+static kjit_attention_args args_of_head(int64_t seq, int64_t head_dim) {
   kjit_attention_args args = kjit_attention_args_default();
-  args.q = kjit_tensor_bshd(address(1), KJIT_BF16, 0, 2, seq, 4, 128);
-  args.k = kjit_tensor_bshd(address(2), KJIT_BF16, 0, 2, seq, 4, 128);
-  args.v = kjit_tensor_bshd(address(3), KJIT_BF16, 0, 2, seq, 4, 128);
-  args.o = kjit_tensor_bshd(address(4), KJIT_BF16, 0, 2, seq, 4, 128);
+  args.q = kjit_tensor_bshd(address(1), KJIT_BF16, 0, 2, seq, 4, head_dim);
+  args.k = kjit_tensor_bshd(address(2), KJIT_BF16, 0, 2, seq, 4, head_dim);
+  args.v = kjit_tensor_bshd(address(3), KJIT_BF16, 0, 2, seq, 4, head_dim);
+  args.o = kjit_tensor_bshd(address(4), KJIT_BF16, 0, 2, seq, 4, head_dim);
   return args;
+}
+
+static kjit_attention_args args_of(int64_t seq) {
+  return args_of_head(seq, 128);
 }
 
 static void forward(struct fixture *f, int64_t seq) {
@@ -155,6 +159,26 @@ static void test_tiered__first_calls_are_served_while_the_chosen_kernel_is_built
   assert_true(atomic_load(&fake_driver.calls) - calls <= 5); /* as any resident launch */
   assert_int_equal(stats_of(f).first_tier_calls, served);
   assert_int_equal(atomic_load(&fake_nvrtc.compiles), 2);
+}
+
+static bool three_are_loaded(struct fixture *f) {
+  return stats_of(f).kernels_loaded == 3;
+}
+
+/* Heads of 200 columns are copied into whole lines by a kernel of its own. */
+static void test_tiered__kernel_in_front_is_built_before_the_swap(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_args args = args_of_head(8192, 200);
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, NULL, &args, STREAM, &error), &error);
+  assert_true(was_first_tier());
+  let_it_compile();
+  wait_until(three_are_loaded, f);
+  do
+    assert_status(KJIT_OK, kjit_attention_forward(f->runtime, NULL, &args, STREAM, &error), &error);
+  while (was_first_tier());
+  assert_int_equal(stats_of(f).tier_swaps, 1);
+  assert_int_equal(atomic_load(&fake_nvrtc.compiles), 3);
 }
 
 static void test_tiered__other_lengths_share_the_first_tiers_kernel(void **state) {
@@ -306,6 +330,7 @@ static void test_tiered__option_is_checked(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TIER_TEST(test_tiered__first_calls_are_served_while_the_chosen_kernel_is_built),
+      TIER_TEST(test_tiered__kernel_in_front_is_built_before_the_swap),
       TIER_TEST(test_tiered__other_lengths_share_the_first_tiers_kernel),
       TIER_TEST(test_tiered__what_is_cached_is_taken_at_once),
       TIER_TEST(test_tiered__captured_stream_and_plan_wait_for_the_chosen_kernel),
