@@ -4,7 +4,7 @@
  *    where that makes fewer tiles.
  * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are split (split-KV), by the model of sm90_tiles.h.
  * 3. The largest tile that fits registers and shared memory; more stages where there is room.
- * 4. Where tiles have few key blocks, memory of its own for O beside two Q buffers.
+ * 4. Where tiles have few key blocks, memory of its own for O beside two Q buffers (sm90_output.c).
  *
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
@@ -33,7 +33,6 @@ enum {
   NARROW_STEP = 64,        /* and those up to which short steps cost more than they spare */
   SHORT_KEYS = 256,        /* up to so many are best read in short steps, because all of them wait for the first one */
   SHORT_QUERIES = 512,     /* with so few tiles that those of the end and the diagonal count */
-  FEW_SEEN = 576,          /* keys that a tile sees in the mean up to which O has memory of its own beside two Q */
   LEAST_ROWS = 8,          /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
@@ -271,19 +270,6 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
   if (sm90_fits(&more)) *config = more;
 }
 
-/* Step 4. O that is stored through Q holds its Q buffer until the tile's end, so that the Q after the next is asked for
- * a step later; with few key blocks a tile that is not in time. Measured with heads of 64 and 128 columns, causal: 16
- * and 13 % over 512 tokens, 7 and 4 % over 1,024, nothing over 2,048. */
-static void keep_output(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
-  kjit_attention_sm90_config with = *config;
-  with.o_chunks = sm90_chunks(config->head_dim_v);
-  const int64_t rows = integer_min((int64_t)SM90_GROUP_ROWS * config->consumers, problem->seq_q);
-  const int64_t mean = problem->seq_kv - (config->causal ? (problem->seq_q - rows) / 2 : 0);
-  const bool is_whole = (config->head_dim | config->head_dim_v) % SM90_CHUNK_COLUMNS == 0;
-  if (config->q_buffers == 1 || config->consumers == 1 || config->packed > 1 || !is_whole) return;
-  if (mean <= FEW_SEEN && sm90_fits(&with)) *config = with;
-}
-
 /* A tensor's terms that are staged in shared memory take the room of a second tile of Q beyond 64 columns, and that of
  * O's own beyond 128. Terms in registers leave fewer for a step's scores: heads of up to 64 columns then take three
  * consumers and 80 keys, up to 128 two and 112. */
@@ -393,7 +379,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   const bool is_masked = config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem);
   if (is_masked || has_short_steps) add_third_stage(&config);
-  if (!has_short_steps) keep_output(problem, &config); /* of steps of 64 keys without a mask nothing is known */
+  sm90_keep_output(problem, card, is_triangle(problem), &config);
   status = sm90_check(&config, error);
   if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;

@@ -68,17 +68,22 @@ static void test_sm90_choose__tiles_of_few_keys_keep_q_for_q_alone(void **state)
     int64_t head_dim, seq_q, seq_kv;
     uint32_t flags;
     int32_t o_chunks;
-  } rows[] = {{64, 512, 512, KJIT_ATTENTION_CAUSAL, 1},
+  } rows[] = {{64, 256, 256, KJIT_ATTENTION_CAUSAL, 1},
+              {64, 512, 512, KJIT_ATTENTION_CAUSAL, 1},
               {64, 1024, 1024, KJIT_ATTENTION_CAUSAL, 1},
               {64, 2048, 2048, KJIT_ATTENTION_CAUSAL, 0},
+              {80, 512, 512, KJIT_ATTENTION_CAUSAL, 2},
+              {96, 1024, 1024, KJIT_ATTENTION_CAUSAL, 2},
               {128, 512, 512, KJIT_ATTENTION_CAUSAL, 2},
               {128, 1024, 1024, KJIT_ATTENTION_CAUSAL, 2},
               {128, 2048, 2048, KJIT_ATTENTION_CAUSAL, 0},
-              {64, 512, 512, 0, 1},
-              {128, 512, 512, 0, 2},
+              {64, 512, 512, 0, 0},
+              {80, 512, 512, 0, 2},
+              {96, 256, 256, 0, 2},
+              {128, 256, 256, 0, 2},
+              {128, 512, 512, 0, 0},
               {128, 1024, 1024, 0, 0},
               {128, 512, 2048, KJIT_ATTENTION_CAUSAL, 0},
-              {80, 512, 512, KJIT_ATTENTION_CAUSAL, 0},
               {192, 512, 512, KJIT_ATTENTION_CAUSAL, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     kjit_attention_problem problem = sm90_problem(rows[i].seq_q, rows[i].head_dim, rows[i].flags);
