@@ -34,7 +34,8 @@ extern "C" {
   X(stages, INT, "tiles of K and of V in shared memory: 2 to 4")                                                       \
   X(q_buffers, INT, "tiles of Q in shared memory: 1, or 2 to overlap a tile's end with the next one's start")          \
   X(o_chunks, INT,                                                                                                     \
-    "with q_buffers 1: 64-column chunks of O with shared memory of their own, 0 to 4; overlaps likewise")              \
+    "64-column chunks of O with shared memory of their own, 0 to 4; with q_buffers 1 overlaps likewise, with 2 "       \
+    "all or none, for tiles of few key blocks")                                                                        \
   X(ping_pong, BOOL, "consumers take turns: one's products run under another's softmax")                               \
   X(rescale_slack, INT, "rescale threshold, log2: 1 to 15; 0 rescales the output whenever the running maximum rises")  \
   X(packed, INT, "pack_gqa: query heads that share a key head, packed into one tile's rows: a power of two up to 64")  \

@@ -56,6 +56,8 @@ constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
 constexpr int kRescaleThreshold = KJIT_rescale_slack;
 // True when shared memory has room for a tile's last product and the next tile's first one at the same time.
 constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputBands > 0;
+// True when O of a finished tile lies in memory of its own until the products after it are issued.
+constexpr bool kStoresLate = kQueryBuffers == 2 && kOutputBands > 0;
 constexpr int kPackGqa = KJIT_packed; // query heads that share a key head, in the rows of one tile
 constexpr bool kSplitKv = KJIT_split; // split-KV: a tile's key blocks are divided among blocks of threads
 #ifdef KJIT_variant

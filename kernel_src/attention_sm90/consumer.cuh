@@ -8,6 +8,9 @@
 // The last product O += P V of a tile is issued together with the first S of the next tile (switch_tile()) where shared
 // memory has room for that: with two Q buffers, or with memory of O's own. Otherwise a tile ends (last_block()) before
 // the next one begins (first_block()).
+// With both (kStoresLate) a Q buffer is given back with its tile's last scores, a step earlier than when O is stored
+// through it, so that Q is there in time where tiles have few key blocks; and O is handed over to TMA only when the
+// next products are issued, because the tensor cores then work meanwhile.
 //
 // Steps after a tile's first take P relative to the running maximum that there is, and look for a new one only when a
 // row's sum exceeds 2^rescale_slack: then O is scaled down to it and P computed again from S, still in its registers.
@@ -42,7 +45,9 @@ struct Consumer {
   float o[1][kOutput8][4];
   uint32_t probabilities[kKeyTiles][4];
   Softmax softmax;
-  int storing = kNone; // the Q buffer through which TMA is storing O, which is not given back to the producer yet
+  int storing = kNone;       // the Q buffer through which TMA is storing O, which is not given back to the producer yet
+  Tile finished;             // with kStoresLate, the last tile whose O was written to shared memory,
+  bool has_finished = false; // and whether that O is still to be handed over to TMA
 
   KJIT_DEVICE Consumer(const attention_sm90_params &params, Layout layout, int consumer, int thread)
       : p(params), at(layout), consumer(consumer), thread(thread), warp(thread / kLanesPerWarp),
@@ -74,6 +79,7 @@ struct Consumer {
       }
       tile = next;
     }
+    store_finished();
     if (thread == 0) cp_async_bulk_wait_group<0>(); // shared memory must live until TMA has read it
   }
 
@@ -262,12 +268,14 @@ protected:
     mbarrier_wait_parity(at.values_full(values.slot), values.parity);
     issue_output(accumulate);
     pass_turn();
+    store_finished();
     release_stored();
   }
 
   // The last product O += P V of `tile` together with the first scores of `next`.
   KJIT_DEVICE void switch_tile(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     issue_both(queries.slot, accumulate);
+    claim_output();
     wait_for_scores();
     release_scores(next, key_blocks_of(p, next).end - 1, queries.slot);
     Softmax following;
@@ -285,6 +293,7 @@ protected:
     wait_for_turn();
     issue_output(accumulate);
     pass_turn();
+    claim_output();
     wgmma_wait_group<0>();
     release_values();
     store(tile, buffer);
@@ -300,7 +309,11 @@ protected:
       }
     }
     normalise(tile);
-    if constexpr (cfg::kOutputBands > 0) {
+    if constexpr (cfg::kStoresLate) {
+      output_to_shared(at.output(consumer), 0, cfg::kOutputBands);
+      finished = tile;
+      has_finished = true;
+    } else if constexpr (cfg::kOutputBands > 0) {
 #pragma unroll
       for (int band = 0; band < cfg::bands(cfg::kHeadDimV); band += cfg::kOutputBands)
         store_bands(tile, band);
@@ -312,12 +325,29 @@ protected:
     }
   }
 
+  // With kStoresLate: hand O of the tile before over to TMA, if that is still to be done.
+  KJIT_DEVICE void store_finished() {
+    if (!cfg::kStoresLate || !has_finished) return;
+    store_output(finished, at.output(consumer), 0, cfg::kOutputBands);
+    has_finished = false;
+  }
+  // With kStoresLate: wait until TMA has read O of the tile before, because this tile's will go over it.
+  KJIT_DEVICE void claim_output() {
+    if constexpr (!cfg::kStoresLate) return;
+    store_finished();
+    wait_for_output_memory();
+  }
+  // Wait until TMA has read what is in O's own memory, so that all threads of this consumer may overwrite it.
+  KJIT_DEVICE void wait_for_output_memory() const {
+    if (thread == 0) cp_async_bulk_wait_group_read<0>();
+    bar_sync(own_barrier(), kThreadsPerWarpgroup);
+  }
+
   // Store as many bands of O as its own memory holds, when TMA has read those that were there before.
   KJIT_DEVICE void store_bands(const Tile &tile, int first) {
     constexpr int kAll = cfg::bands(cfg::kHeadDimV);
     const int end = first + cfg::kOutputBands < kAll ? first + cfg::kOutputBands : kAll;
-    if (thread == 0) cp_async_bulk_wait_group_read<0>();
-    bar_sync(own_barrier(), kThreadsPerWarpgroup);
+    wait_for_output_memory();
     output_to_shared(at.output(consumer), first, end);
     store_output(tile, at.output(consumer), first, end);
   }
@@ -353,18 +383,8 @@ protected:
     bar_sync(own_barrier(), kThreadsPerWarpgroup);
     if (thread != 0) return;
     for (int i = first; i < end; i++)
-      store_band(tile, out + (i - first) * cfg::kBandBytes, i);
+      store_band(p, tile, consumer, out + (i - first) * cfg::kBandBytes, i);
     cp_async_bulk_commit_group();
-  }
-
-  KJIT_DEVICE void store_band(const Tile &tile, uint32_t shared, int band) const {
-    const TensorMap *map = (const TensorMap *)&p.o;
-    if constexpr (cfg::kPackGqa == 1) {
-      tma_store(map, shared, band * 64, tile.first_query(consumer), tile.head, tile.batch);
-    } else {
-      const GqaHead head = gqa_head(p, tile, 0);
-      tma_store(map, shared, band * 64, head.in_gqa_group, tile.first_query(consumer), head.key_head, tile.batch);
-    }
   }
 
   // The r-th (0 or 1) of this thread's two rows, among the consumer's 64.

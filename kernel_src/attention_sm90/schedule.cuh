@@ -9,6 +9,7 @@
 // (tile_by_number()); the consumers read the coordinates from shared memory (store_tile(), load_tile()).
 #pragma once
 #include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/tma.cuh>
 #include <kjit/types.cuh>
 #include <kjit/warp.cuh>
 
@@ -52,6 +53,17 @@ KJIT_DEVICE OutputRow output_row(const attention_sm90_params &p, const Tile &til
   if constexpr (cfg::kPackGqa == 1) return {tile.head, query, true};
   const GqaHead head = gqa_head(p, tile, row);
   return {head.key_head * p.group + head.in_gqa_group, query, head.in_gqa_group < p.group};
+}
+
+// Store band `band` of a consumer's 64 rows of O, which lies at `shared`, by TMA. One thread.
+KJIT_DEVICE void store_band(const attention_sm90_params &p, const Tile &tile, int consumer, uint32_t shared, int band) {
+  const TensorMap *map = (const TensorMap *)&p.o;
+  if constexpr (cfg::kPackGqa == 1) {
+    tma_store(map, shared, band * 64, tile.first_query(consumer), tile.head, tile.batch);
+  } else {
+    const GqaHead head = gqa_head(p, tile, 0);
+    tma_store(map, shared, band * 64, head.in_gqa_group, tile.first_query(consumer), head.key_head, tile.batch);
+  }
 }
 
 // How many keys a query sees: the first ones. Causal attention is aligned at the bottom right: query i sees the keys up

@@ -66,6 +66,7 @@ struct VariantConsumer : Consumer {
       }
       tile = next;
     }
+    store_finished();
     if (thread == 0) cp_async_bulk_wait_group<0>(); // shared memory must live until TMA has read it
   }
 
@@ -319,6 +320,7 @@ private:
     Pairs terms[2];
     begin_tile(next, keep);
     issue_both(queries.slot, accumulate);
+    claim_output();
     load_terms<false>(next, terms);
     wait_for_scores();
     release_own_scores(queries.slot);
@@ -339,6 +341,7 @@ private:
     wait_for_turn();
     issue_output(accumulate);
     pass_turn();
+    claim_output();
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);

@@ -441,7 +441,7 @@ class Warm(CommandCase):
 
     def test_warm__kernel_in_front_of_a_config_comes_with_it(self):
         kernels = self.kernels_of("attention sm_90a dtype=bf16,head_dim=200,heads_q=16,seq_q=6000")
-        self.assertIn("attention_padding rows=64", " ".join(kernels))
+        self.assertIn("attention_padding sm_90a rows=64", " ".join(kernels))
         self.assertEqual(len(kernels), 2, kernels)
 
     def test_warm__manifest_that_is_not_there_is_named(self):

@@ -3,6 +3,7 @@
 
 #include "emulator_fixture.h"
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "support/test.h"
@@ -72,6 +73,51 @@ static void test_attention__head_size_256_is_right(void **state) {
   run_size(state, &sizes[4]);
 }
 
+/* Memory of its own for O beside two tiles of Q: of one chunk of columns and of two, tiles of a single step and of
+ * several, three consumers, packed heads. By default the first two; with KJIT_TEST_ALL_CONFIGS=1 all. */
+static const struct {
+  int64_t head_dim, heads_q, heads_kv, seq_q, seq_kv;
+  int causal, consumers, tile_n, stages, packed;
+} late[] = {{64, 4, 4, 300, 300, 1, 2, 128, 2, 1},  {128, 3, 3, 270, 270, 0, 2, 128, 2, 1},
+            {64, 4, 2, 500, 100, 0, 3, 128, 2, 1},  {128, 4, 2, 260, 200, 1, 2, 64, 3, 1},
+            {64, 8, 2, 150, 150, 1, 2, 128, 2, 4},  {128, 4, 4, 300, 40, 0, 1, 64, 2, 1},
+            {128, 2, 2, 700, 700, 1, 2, 128, 2, 1}, {64, 6, 6, 200, 128, 1, 3, 128, 3, 1}};
+
+static void run_late(struct gpu_fixture *fixture, size_t i) {
+  const struct trial_problem problem = {
+      .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 2, .heads_q = late[i].heads_q, .heads_kv = late[i].heads_kv,
+                          .seq_q = late[i].seq_q, .seq_kv = late[i].seq_kv, .head_dim = late[i].head_dim,
+                          .head_dim_v = late[i].head_dim, .flags = late[i].causal ? KJIT_ATTENTION_CAUSAL : 0),
+      .lse = 1,
+      .seed = random_next(&fixture->random)};
+  struct gpu_trial trial;
+  kjit_config config;
+  kjit_error error = {0};
+  char text[256];
+  const int columns = (int)late[i].head_dim;
+  snprintf(text, sizeof text,
+           "dtype=bf16,head_dim=%d,head_dim_v=%d,causal=%d,consumers=%d,tile_n=%d,stages=%d,q_buffers=2,o_chunks=%d,"
+           "ping_pong=1,rescale_slack=15,packed=%d,split=0",
+           columns, columns, late[i].causal, late[i].consumers, late[i].tile_n, late[i].stages, columns / 64,
+           late[i].packed);
+  assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, &error), &error);
+  gpu_trial_create(&trial, &fixture->kernels, &problem);
+  CUstream stream = fixture->card.stream;
+  assert_status(KJIT_OK, attention_data_poison(&trial.data, stream, &error), &error);
+  assert_status(KJIT_OK, kjit_attention_forward(fixture->runtime, &config, &trial.data.args, stream, &error), &error);
+  assert_status(KJIT_OK, card_synchronize(&fixture->card, stream, &error), &error);
+  gpu_assert_right(fixture, &trial, text);
+  gpu_trial_destroy(&trial);
+}
+
+static void test_attention__o_with_memory_of_its_own_beside_two_queries_is_right(void **state) {
+  struct gpu_fixture *fixture = attention_require(state);
+  const bool all = getenv("KJIT_TEST_ALL_CONFIGS") != NULL;
+  const size_t count = sizeof late / sizeof *late;
+  for (size_t i = 0; i < (all ? count : 2); i++)
+    run_late(fixture, i);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention__head_size_64_is_right),
@@ -79,6 +125,7 @@ int main(void) {
       cmocka_unit_test(test_attention__head_size_128_is_right),
       cmocka_unit_test(test_attention__head_sizes_192_and_128_are_right),
       cmocka_unit_test(test_attention__head_size_256_is_right),
+      cmocka_unit_test(test_attention__o_with_memory_of_its_own_beside_two_queries_is_right),
   };
   return cmocka_run_group_tests_name("attention on the emulator", tests, emulator_setup, gpu_teardown);
 }

@@ -69,8 +69,20 @@ static const struct mutation attention_one_query[] = {
     {"Q is given back before its last product", "attention_sm90/consumer.cuh", "block == key_blocks_of(p, tile).first",
      "block >= key_blocks_of(p, tile).first"},
     {"the second half of O is the first one again", "attention_sm90/consumer.cuh",
-     "store_band(tile, out + (i - first) * cfg::kBandBytes, i);",
-     "store_band(tile, out + (i - first) * cfg::kBandBytes, i - first);"},
+     "store_band(p, tile, consumer, out + (i - first) * cfg::kBandBytes, i);",
+     "store_band(p, tile, consumer, out + (i - first) * cfg::kBandBytes, i - first);"},
+};
+
+/* With O's own memory beside two Q buffers. */
+static const struct mutation attention_late_store[] = {
+    {"O goes over the tile before that is still leaving", "attention_sm90/consumer.cuh",
+     "if (thread == 0) cp_async_bulk_wait_group_read<0>();", ";"},
+    {"O goes over the tile before that was never handed over", "attention_sm90/consumer.cuh",
+     "store_finished();\\n    wait_for_output_memory();", ";"},
+    {"the last tile is not handed over", "attention_sm90/consumer.cuh",
+     "store_finished();\\n    if (thread == 0) cp_async_bulk_wait_group<0>();",
+     "if (thread == 0) cp_async_bulk_wait_group<0>();"},
+    {"O of the tile before is stored as this tile's", "attention_sm90/consumer.cuh", "finished = tile;", ";"},
 };
 
 /* With scores so far apart that a row outgrows the slack that leaves the output as it is. */
@@ -179,6 +191,15 @@ static kjit_status run_short(kjit_runtime *runtime, const struct gpu_trial *tria
   return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
+static kjit_status run_late_store(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
+                                  kjit_error *error) {
+  static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=1,consumers=2,tile_n=128,stages=2,"
+                             "q_buffers=2,o_chunks=1,ping_pong=1,rescale_slack=15,packed=1,split=0";
+  kjit_config config;
+  const kjit_status status = kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, error);
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
 /* Three tiles a head for four consumers, so that some have none of it; runs of several heads that begin within one. */
 static void test_attention_short__mistakes_are_caught(void **state) {
   const struct trial_problem problem = {
@@ -194,6 +215,17 @@ static void test_attention__mistakes_with_one_query_buffer_are_caught(void **sta
   problem.asked.head_dim = 256;
   assert_caught(state, &problem, run_attention, attention_one_query,
                 sizeof attention_one_query / sizeof *attention_one_query);
+}
+
+/* Four tiles for each block of threads, most of a single step, so that a tile's O follows the one before closely. */
+static void test_attention__mistakes_with_late_stores_are_caught(void **state) {
+  const struct trial_problem problem = {.asked =
+                                            PROBLEM_OF(.dtype = KJIT_BF16, .batch = 2, .heads_q = 4, .seq_q = 250,
+                                                       .seq_kv = 250, .head_dim = 64, .flags = KJIT_ATTENTION_CAUSAL),
+                                        .lse = 1,
+                                        .seed = 1};
+  assert_caught(state, &problem, run_late_store, attention_late_store,
+                sizeof attention_late_store / sizeof *attention_late_store);
 }
 
 static void test_attention__a_forgotten_rescale_is_caught(void **state) {
@@ -214,6 +246,7 @@ int main(void) {
       cmocka_unit_test(test_attention__mistakes_are_caught),
       cmocka_unit_test(test_attention_short__mistakes_are_caught),
       cmocka_unit_test(test_attention__mistakes_with_one_query_buffer_are_caught),
+      cmocka_unit_test(test_attention__mistakes_with_late_stores_are_caught),
       cmocka_unit_test(test_attention__a_forgotten_rescale_is_caught),
   };
   return cmocka_run_group_tests_name("mutations", tests, setup, gpu_teardown);

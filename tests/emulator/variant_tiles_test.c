@@ -1,6 +1,7 @@
 /* A variant's change of tiles on the emulator beside float64. Two multiprocessors, so that a block of threads changes
- * tiles often and the slots of planned bounds are used again; with two Q buffers, with one, with three consumers, and
- * with a tile of keys that leaves no room for bounds, which the consumers then compute. */
+ * tiles often and the slots of planned bounds are used again; with two Q buffers, with one, with three consumers,
+ * with memory of O's own beside two, and with a tile of keys that leaves no room for bounds, which the consumers then
+ * compute. */
 #include "emulator_fixture.h"
 
 #include <kjit/attention_sm90.h>
@@ -13,7 +14,8 @@
 static const struct variant_shape shape = {1, 4, 4, 300, 400, 64, true};
 
 /* consumers, tile_n, stages, q_buffers, o_chunks */
-static const int configs[][5] = {{2, 64, 2, 2, 0}, {2, 64, 2, 1, 1}, {3, 80, 2, 2, 0}, {2, 208, 4, 1, 0}};
+static const int configs[][5] = {{2, 64, 2, 2, 0},  {2, 64, 2, 1, 1}, {3, 80, 2, 2, 0},
+                                 {2, 208, 4, 1, 0}, {2, 64, 2, 2, 1}, {3, 80, 2, 2, 1}};
 
 static size_t run(struct gpu_fixture *fixture, const char *name, const int *f) {
   struct variant_report report;
@@ -49,6 +51,10 @@ static void test_variant_tiles__planned_bounds_are_right(void **state) {
   run_case(state, "window", 0);
 }
 
+static void test_variant_tiles__o_of_its_own_beside_two_queries_is_right(void **state) {
+  run_case(state, "window", 4);
+}
+
 static void test_variant_tiles__bounds_without_room_are_right(void **state) {
   run_case(state, "two_sided", 3);
 }
@@ -68,6 +74,7 @@ static void test_variant_tiles__lists_with_parts_are_right(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
+                                     cmocka_unit_test(test_variant_tiles__o_of_its_own_beside_two_queries_is_right),
                                      cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);

@@ -48,14 +48,10 @@ static kjit_attention_sm90_config as_sm90(const struct prefill_config *config) {
                                       .split = 0};
 }
 
-/* As attention_sm90's headers lay it out. Unlike there, O may have memory of its own beside two Q buffers. */
+/* As attention_sm90's headers lay it out. */
 static uint32_t tile_bytes(const struct prefill_config *config) {
-  kjit_attention_sm90_config base = as_sm90(config);
-  if (base.q_buffers == 1 || base.o_chunks == 0) return sm90_shared_bytes(&base);
-  /* With one Q buffer, and what the second one adds. */
-  const uint32_t q = (uint32_t)base.consumers * SM90_GROUP_ROWS * SM90_ROW_BYTES * (uint32_t)sm90_chunks(base.head_dim);
-  base.q_buffers = 1;
-  return sm90_shared_bytes(&base) + q + 2 * SM90_BARRIER_BYTES + SM90_TILE_BYTES;
+  const kjit_attention_sm90_config base = as_sm90(config);
+  return sm90_shared_bytes(&base);
 }
 
 /* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
@@ -75,6 +71,7 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   const kjit_attention_sm90_config base = as_sm90(config), canonical = sm90_canonical(&base);
   (void)family;
   config->ping_pong = canonical.ping_pong;
+  config->o_chunks = canonical.o_chunks;
 }
 
 /* ptxas has 128 registers a thread for an instruction of a kernel of four warpgroups, and a product with V takes half

@@ -17,16 +17,17 @@ enum {
   MAX_HEAD = 256,
   MAX_KEYS = 256,
   KEY_STEP = 16,
-  FEW_TILES = 4,     /* of a key head: with more, Q is most of what is read */
-  MOST_HEADS = 4,    /* in shared memory; with more nothing was gained */
-  MOST_QUERIES = 3,  /* tiles of a consumer, as heads */
-  MANY_TILES = 32,   /* of a key head, where rows are no whole lines: with more tiles, and no more than */
-  LEAST_KEYS = 64,   /* so many keys and */
-  NARROW_V = 96,     /* columns of V, attention_sm90 is faster */
-  PACKED_V = 128,    /* columns of V up to which grouped heads of so many */
-  PACKED_ROUNDS = 8, /* tiles for each multiprocessor are packed more rarely */
-  WIDE_KEYS = 240,   /* with more, and more columns of V than */
-  WIDE_V = 96        /* these, three consumers' scores and products spill */
+  FEW_TILES = 4,      /* of a key head: with more, Q is most of what is read */
+  MOST_HEADS = 4,     /* in shared memory; with more nothing was gained */
+  MOST_QUERIES = 3,   /* tiles of a consumer, as heads */
+  MANY_TILES = 32,    /* of a key head, where rows are no whole lines: with more tiles, and no more than */
+  LEAST_KEYS = 64,    /* so many keys and */
+  NARROW_V = 96,      /* columns of V, attention_sm90 is faster */
+  PACKED_V = 128,     /* columns of V up to which grouped heads of so many */
+  PACKED_ROUNDS = 8,  /* tiles for each multiprocessor are packed more rarely */
+  WIDE_KEYS = 240,    /* with more, and more columns of V than */
+  WIDE_V = 96,        /* these, three consumers' scores and products spill */
+  LONG_TRIANGLE = 224 /* queries and keys under a causal mask */
 };
 
 int64_t short_tiles(const kjit_attention_problem *problem) {
@@ -57,6 +58,13 @@ static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem) {
          head_tiles > MANY_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
 
+/* A causal mask leaves a tile of 128 queries few steps of 128 keys, and O's memory of its own makes their change cheap
+ * in attention_sm90: 256 tokens of 64 columns take 86 us on an H200 there and 113 here. */
+static bool is_long_triangle(const kjit_attention_problem *problem) {
+  return problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_kv > LONG_TRIANGLE && problem->seq_q > LONG_TRIANGLE &&
+         problem->head_dim_v >= SHORT_BAND_COLUMNS;
+}
+
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
@@ -68,6 +76,11 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
                      "head_dim is %lld: many queries over at most 64 keys are for attention_short_sm90 with multiples "
                      "of 64 or more than 96 columns",
                      (long long)problem->head_dim);
+  if (is_long_triangle(problem))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_kv is %lld: attention_short_sm90 takes up to %d keys of causal queries with 64 columns and "
+                     "more",
+                     (long long)problem->seq_kv, LONG_TRIANGLE);
   if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem, sm_count))
     return short_check_problem(problem, error);
   return error_set(

@@ -4,6 +4,7 @@
  *    where that makes fewer tiles.
  * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are split (split-KV), by the model of sm90_tiles.h.
  * 3. The largest tile that fits registers and shared memory; more stages where there is room.
+ * 4. Where tiles have few key blocks, memory of its own for O beside two Q buffers (sm90_output.c).
  *
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
@@ -210,9 +211,11 @@ static void use_idle(const kjit_attention_problem *problem, const struct steps *
   *config = best.config;
 }
 
-/* Take the largest tile, up to the given one, that leaves room for `q_buffers` Q buffers. */
+/* Take the largest tile, up to the given one, that leaves room for `q_buffers` Q buffers. With two, O is stored through
+ * them, until step 4. */
 static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t q_buffers) {
   config->q_buffers = q_buffers;
+  if (q_buffers == 2) config->o_chunks = 0;
   config->tile_n = tile_n;
   while (config->tile_n > KEY_STEP && !sm90_fits(config))
     config->tile_n -= KEY_STEP;
@@ -314,6 +317,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
   const bool has_three =
       find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
+  if (config->q_buffers == 2) config->o_chunks = 0; /* windows of 64 columns lost 4 % by it, documents gained 5 */
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
   if (needs->is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
@@ -375,6 +379,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   const bool is_masked = config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem);
   if (is_masked || has_short_steps) add_third_stage(&config);
+  sm90_keep_output(problem, card, is_triangle(problem), &config);
   status = sm90_check(&config, error);
   if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;

@@ -12,6 +12,11 @@
 kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                         kjit_attention_sm90_config *out, kjit_error *error);
 
+/* Step 4 of the choice: where a problem's tiles see few keys, take memory of its own for O, and tiles that have room
+ * for it. `is_triangle`: a causal mask hides much of what the problem has. */
+void sm90_keep_output(const kjit_attention_problem *problem, const struct sm90_card *card, bool is_triangle,
+                      kjit_attention_sm90_config *config);
+
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or has them listed */

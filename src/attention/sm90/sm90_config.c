@@ -45,8 +45,10 @@ kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *conf
   kjit_attention_sm90_config canonical = *config;
   /* With one consumer there is no other to take turns with. */
   if (canonical.consumers == 1) canonical.ping_pong = 0;
-  /* With two Q buffers, or split-KV, O is stored through a Q buffer that is no longer read. */
-  if (canonical.q_buffers == 2 || canonical.split) canonical.o_chunks = 0;
+  /* With split-KV O is stored through a Q buffer that is no longer read; with two Q buffers it is, unless all of O has
+   * memory of its own. */
+  const bool has_part = canonical.o_chunks < sm90_chunks(canonical.head_dim_v);
+  if (canonical.split || (canonical.q_buffers == 2 && has_part)) canonical.o_chunks = 0;
   return canonical;
 }
 

@@ -50,13 +50,46 @@ static void test_sm90_choose__tiles_overlap_where_there_is_room(void **state) {
     int64_t head_dim, head_dim_v;
     int32_t tile_n, q_buffers, o_chunks;
   } rows[] = {
-      {128, 128, 128, 2, 0}, {160, 160, 80, 2, 0}, {192, 192, 64, 2, 0}, {256, 256, 64, 1, 2}, {192, 128, 128, 1, 1}};
+      {128, 128, 128, 2, 2}, {160, 160, 80, 2, 0}, {192, 192, 64, 2, 0}, {256, 256, 64, 1, 2}, {192, 128, 128, 1, 1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     kjit_attention_problem problem = sm90_problem(1024, rows[i].head_dim, KJIT_ATTENTION_CAUSAL);
     problem.head_dim_v = rows[i].head_dim_v;
     const kjit_attention_sm90_config config = sm90_chosen(&problem, 0);
     assert_int_equal(config.tile_n, rows[i].tile_n);
     assert_int_equal(config.q_buffers, rows[i].q_buffers);
+    assert_int_equal(config.o_chunks, rows[i].o_chunks);
+  }
+}
+
+/* With few key blocks a tile, so that Q of the next tile but one comes in time. As measured. */
+static void test_sm90_choose__tiles_of_few_keys_keep_q_for_q_alone(void **state) {
+  (void)state;
+  static const struct {
+    int64_t head_dim, seq_q, seq_kv;
+    uint32_t flags;
+    int32_t o_chunks;
+  } rows[] = {{64, 256, 256, KJIT_ATTENTION_CAUSAL, 1},
+              {64, 512, 512, KJIT_ATTENTION_CAUSAL, 1},
+              {64, 1024, 1024, KJIT_ATTENTION_CAUSAL, 1},
+              {64, 2048, 2048, KJIT_ATTENTION_CAUSAL, 0},
+              {80, 512, 512, KJIT_ATTENTION_CAUSAL, 2},
+              {96, 1024, 1024, KJIT_ATTENTION_CAUSAL, 2},
+              {128, 512, 512, KJIT_ATTENTION_CAUSAL, 2},
+              {128, 1024, 1024, KJIT_ATTENTION_CAUSAL, 2},
+              {128, 2048, 2048, KJIT_ATTENTION_CAUSAL, 0},
+              {64, 512, 512, 0, 0},
+              {80, 512, 512, 0, 2},
+              {96, 256, 256, 0, 2},
+              {128, 256, 256, 0, 2},
+              {128, 512, 512, 0, 0},
+              {128, 1024, 1024, 0, 0},
+              {128, 512, 2048, KJIT_ATTENTION_CAUSAL, 0},
+              {192, 512, 512, KJIT_ATTENTION_CAUSAL, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = sm90_problem(rows[i].seq_q, rows[i].head_dim, rows[i].flags);
+    problem.seq_kv = rows[i].seq_kv;
+    const kjit_attention_sm90_config config = sm90_chosen(&problem, 0);
+    assert_int_equal(config.q_buffers, 2);
     assert_int_equal(config.o_chunks, rows[i].o_chunks);
   }
 }
@@ -329,6 +362,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical),
       cmocka_unit_test(test_sm90_choose__round_head_sizes_get_what_was_measured),
       cmocka_unit_test(test_sm90_choose__tiles_overlap_where_there_is_room),
+      cmocka_unit_test(test_sm90_choose__tiles_of_few_keys_keep_q_for_q_alone),
       cmocka_unit_test(test_sm90_choose__three_consumers_at_128_want_long_queries),
       cmocka_unit_test(test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),

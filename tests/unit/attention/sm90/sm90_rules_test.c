@@ -118,6 +118,21 @@ static void test_sm90_geometry__is_that_of_the_kernel(void **state) {
   assert_int_equal(sm90_shared_bytes(&config), 192 * 384 + 2 * 48 * (384 + 256) + 80 + 16 + 1023);
 }
 
+/* All of O beside two tiles of Q, or none of it. */
+static void test_sm90_geometry__o_beside_two_queries_is_whole(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  const uint32_t without = sm90_shared_bytes(&config);
+  config.o_chunks = 1;
+  assert_int_equal(sm90_canonical(&config).o_chunks, 0);
+  assert_int_equal(sm90_shared_bytes(&config), without);
+  config.o_chunks = 2;
+  assert_int_equal(sm90_canonical(&config).o_chunks, 2);
+  assert_int_equal(sm90_shared_bytes(&config), without + 2 * 128 * 128);
+  config.split = 1;
+  assert_int_equal(sm90_canonical(&config).o_chunks, 0);
+}
+
 static void test_sm90_geometry__those_that_split_have_words_and_parts(void **state) {
   (void)state;
   kjit_attention_sm90_config config = sm90_base();
@@ -168,6 +183,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_rules__registers_limit_the_tile),
       cmocka_unit_test(test_sm90_rules__shared_memory_limits_stages),
       cmocka_unit_test(test_sm90_geometry__is_that_of_the_kernel),
+      cmocka_unit_test(test_sm90_geometry__o_beside_two_queries_is_whole),
       cmocka_unit_test(test_sm90_geometry__those_that_split_have_words_and_parts),
       cmocka_unit_test(test_sm90_geometry__q_has_room_for_a_wider_o),
       cmocka_unit_test(test_sm90_rules__other_architectures_are_unsupported),

@@ -45,7 +45,27 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
   }
 }
 
+/* Measured with dense attention alone: of variants some lose by it. */
+static void test_sm90_suit_variant__o_is_stored_through_q(void **state) {
+  (void)state;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  problem.batch = problem.heads_q = problem.heads_kv = 16;
+  problem.seq_q = problem.seq_kv = 512;
+  problem.head_dim = problem.head_dim_v = 128;
+  const struct sm90_variant_needs needs = {.is_narrow = true};
+  kjit_attention_sm90_config config;
+  kjit_error error = {0};
+  assert_status(KJIT_OK, sm90_config_choose(&problem, 0, &config, &error), &error);
+  assert_int_equal(config.o_chunks, 2);
+  sm90_suit_variant(&problem, &needs, &config);
+  assert_int_equal(config.q_buffers, 2);
+  assert_int_equal(config.o_chunks, 0);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them),
+                                     cmocka_unit_test(test_sm90_suit_variant__o_is_stored_through_q)};
   return cmocka_run_group_tests_name("sm90_variant", tests, NULL, NULL);
 }
