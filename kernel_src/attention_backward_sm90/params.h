@@ -32,8 +32,11 @@ struct attention_backward_sm90_params {
   int *states;          /* pass 7 with `stores`, in any order: for each tile 0 untouched, 1 being stored, 2 there */
   int row_blocks;       /* tiles of a batch and head */
   int zero_blocks;      /* pass 8 with `stores`: the first tiles, which no tile of keys may store */
-  int section;          /* so many heads are worked on together: schedule.cuh */
+  int section;          /* so many heads are worked on together; pass 16: so many come last: schedule.cuh */
   int *next_tile;       /* passes 7 and 8: how many tiles persistent blocks have taken; without turns but the first */
+  int *done;            /* for each batch entry and key head: parts that are in the sums, two a tile of keys */
+  int parts;            /* pass 16: how many parts a key head has */
+  int reserved;         /* zero: no padding */
   unsigned int grid[3]; /* pass 7, persistent: tiles of a head, heads, batch entries */
 };
 

@@ -3,8 +3,10 @@
 //
 // Blocks start in the order of their number. In causal attention tiles differ in length, and a multiprocessor that
 // takes a long one when the others have no work left would keep them waiting; so heads form sections, as many as L2 has
-// room for, in which the tiles of all heads come by their length. The kernel that reads the sums of dq begins with
-// those that were added to last, which L2 still has.
+// room for, in which the tiles of all heads come by their length.
+//
+// The kernel that reads the sums of dq begins while the last tiles are worked on. It takes first the heads before
+// those, from the latest backwards, because L2 may still have their sums, and then the last ones.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -49,8 +51,12 @@ struct Work {
   // Where the tile of a number lies: tiles of the heads of a section come by their length.
   KJIT_DEVICE static Place place_of(const Extent &all, unsigned number, unsigned section, bool last_first) {
     const unsigned heads = all.heads * all.batches;
-    const unsigned block = cfg::kIsEnd ? all.tiles * heads - 1 - number : number;
-    const unsigned first = block / (all.tiles * section) * section, within = block - first * all.tiles;
+    if constexpr (cfg::kIsEnd) {
+      const unsigned early = heads - section, index = number / all.tiles;
+      const unsigned head = index < early ? early - 1 - index : index;
+      return {(int)(number % all.tiles), (int)(head % all.heads), (int)(head / all.heads)};
+    }
+    const unsigned first = number / (all.tiles * section) * section, within = number - first * all.tiles;
     const unsigned here = heads - first < section ? heads - first : section; // heads of the last section
     const unsigned tile = within / here, head = first + within % here; // the head among those of all batch entries
     return {(int)(last_first ? all.tiles - 1 - tile : tile), (int)(head % all.heads), (int)(head / all.heads)};
@@ -59,6 +65,7 @@ struct Work {
   // Call visit(head, step) for every step.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
     for (int i = 0; i < step_heads; i++)
+#pragma unroll 1 // the producer has few registers
       for (int step = steps.first; step < steps.end; step++)
         visit(first_step_head + i, step);
   }

@@ -153,6 +153,24 @@ static void test_attention_backward__kernels_that_sum_dq_come_in_their_order(voi
   expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG, "configs: none computes dq");
 }
 
+/* The kernel that makes dq of the sums begins while they are still added to, so it knows how many parts make a head's
+ * sums, and how many query heads may have to wait to the end: here all 12, because 6 tiles of keys of 2 x 2 heads are
+ * fewer than multiprocessors. */
+static void test_attention_backward__sums_are_awaited_head_by_head(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  kjit_config configs[3];
+  parse("attention_backward_sm90", SUM_CONFIG("8", "1", "1"), &configs[0]);
+  parse("attention_backward_sm90", SUM_CONFIG("7", "2", "2"), &configs[1]);
+  parse("attention_backward_sm90", SUM_CONFIG("16", "1", "1"), &configs[2]);
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, configs, 3, &args, NULL, &f->error), &f->error);
+  const struct attention_backward_sm90_params *params = launched_backward();
+  assert_int_equal(params->parts, 2 * 6); /* two consumers, 700 keys by 128 */
+  assert_int_equal(params->section, 2 * 6);
+  assert_ptr_equal(params->turns + 2 * 2 * 6 * 16, params->next_tile); /* 1000 queries by 128, as tiles of 64 */
+  assert_ptr_equal(params->next_tile + 1, params->done);
+}
+
 static int setup_variant(void **state) {
   if (setup(state) != 0) return -1;
   fake_nvrtc.entry = "flash_backward";
@@ -248,6 +266,7 @@ int main(void) {
       BACKWARD_TEST(test_attention_backward__configs_must_compute_each_gradient_once),
       BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
       BACKWARD_TEST(test_attention_backward__kernels_that_sum_dq_come_in_their_order),
+      BACKWARD_TEST(test_attention_backward__sums_are_awaited_head_by_head),
       VARIANT_TEST(test_attention_backward__gradients_of_a_bias_are_a_kernel_of_their_own),
       VARIANT_TEST(test_attention_backward__gradients_of_what_is_read_are_checked),
       VARIANT_TEST(test_attention_backward__gradients_are_those_of_the_callers_tensors),
