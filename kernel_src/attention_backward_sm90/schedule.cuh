@@ -7,6 +7,10 @@
 //
 // The kernel that reads the sums of dq begins while the last tiles are worked on. It takes first the heads before
 // those, from the latest backwards, because L2 may still have their sums, and then the last ones.
+//
+// In full attention all tiles of a head would come to the same queries at the same time: they would wait for the one
+// that stores the first part of a sum, or add to the same addresses at once. Where the order of additions is free they
+// begin at different steps and go on from the first one behind the last.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -26,11 +30,13 @@ struct Extent {
 
 struct Work {
   static constexpr bool kByWarp = false; // for_each_step() may be called by one thread
-  int tile;                              // of own rows
-  int head;                              // a query head for dq, a key head for dk and dv
+  static constexpr bool kSpreads = cfg::kSumsDq && cfg::kStores && !cfg::kCausal;
+  int tile; // of own rows
+  int head; // a query head for dq, a key head for dk and dv
   int batch;
   int first_step_head, step_heads; // key head of the query head; query heads that share the key head
   Steps steps;
+  int start; // the first step of each head
 
   // `last_first`: the last tile goes to the first block.
   KJIT_DEVICE Work(const attention_backward_sm90_params &p, bool last_first)
@@ -46,7 +52,9 @@ struct Work {
       : tile(place.tile), head(place.head), batch(place.batch),
         first_step_head(cfg::kOwnsKeys ? head * p.rest.heads_per_kv : head / p.rest.heads_per_kv),
         step_heads(cfg::kOwnsKeys ? p.rest.heads_per_kv : 1),
-        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)) {}
+        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)), start(steps.first) {
+    if constexpr (kSpreads) start = (int)(tile * p.spread >> 32);
+  }
 
   // Where the tile of a number lies: tiles of the heads of a section come by their length.
   KJIT_DEVICE static Place place_of(const Extent &all, unsigned number, unsigned section, bool last_first) {
@@ -62,12 +70,18 @@ struct Work {
     return {(int)(last_first ? all.tiles - 1 - tile : tile), (int)(head % all.heads), (int)(head / all.heads)};
   }
 
-  // Call visit(head, step) for every step.
+  // Call visit(head, step) for every step. Consumers count alone: in full attention their masks do not depend on the
+  // step.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
-    for (int i = 0; i < step_heads; i++)
+    for (int i = 0; i < step_heads; i++) {
+      int step = start;
 #pragma unroll 1 // the producer has few registers
-      for (int step = steps.first; step < steps.end; step++)
+      for (bool more = steps.first < steps.end; more; more = step != (kSpreads ? start : steps.end)) {
         visit(first_step_head + i, step);
+        step++;
+        if (kSpreads && step == steps.end) step = 0;
+      }
+    }
   }
 };
 

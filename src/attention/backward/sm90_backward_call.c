@@ -125,6 +125,17 @@ static void place_without_turns(struct backward_launch *launch, float *sums, int
   launch->params.sm90.states = turns;
 }
 
+/* 2^32 times the steps between the first ones of two neighbouring tiles of keys, so that those of a head's tiles lie
+ * evenly over all steps; 0 where all tiles begin with the first step (schedule.cuh). */
+static uint64_t spread_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem,
+                          bool in_order) {
+  if (config->pass != BACKWARD_SM90_SUM || !config->stores || config->causal || in_order || problem->seq_kv < 1)
+    return 0;
+  const uint64_t steps = (uint64_t)integer_divide_up(problem->seq_q, config->tile);
+  const uint64_t tiles = (uint64_t)integer_divide_up(problem->seq_kv, sm90_backward_own_rows(config));
+  return (steps << 32) / tiles;
+}
+
 /* What the three kernels that sum dq share: a tile of sums for every 64 queries, in whole tiles of the steps, and two
  * counters for each (sums.cuh); and a counter for each key head. */
 static void share_sums(struct backward_launch *launch, const kjit_attention_backward_sm90_config *config,
@@ -143,6 +154,7 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   launch->turns = 2 * tiles;
   launch->counters = (size_t)(problem->batch * problem->heads_kv) + 1; /* and that of a persistent launch */
   const bool in_order = args->flags & KJIT_ATTENTION_DETERMINISTIC;
+  launch->params.sm90.spread = spread_of(config, problem, in_order);
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
 
