@@ -120,7 +120,9 @@ private:
 extern "C" __global__ __launch_bounds__(cfg::kThreads,
                                         1) void attention_backward_sm90(const __grid_constant__ Parameters params) {
   extern __shared__ char raw[];
-  griddepcontrol_launch_dependents(); // the next kernel of the call begins when multiprocessors have nothing else to do
+  // The next kernel of the call begins when multiprocessors have nothing else to do. Pass 7 says so behind pass 8, in
+  // Producer::load_statistics().
+  if constexpr (!cfg::kSumsDq) griddepcontrol_launch_dependents();
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   const attention_backward_sm90_params &p = base_of(params);
   BlockWork work(params, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));

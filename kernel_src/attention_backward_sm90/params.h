@@ -28,12 +28,17 @@ struct attention_backward_sm90_params {
   /* Where dq is summed (passes 7, 8 and 16): for each batch, query head and 64 queries a tile of fp32 sums, in the
    * order of wgmma's accumulators (sums.cuh); and two counters for each such tile, by which key tiles take turns. */
   float *sums;
-  int *turns;           /* pass 7: null where sums may be added in any order */
-  int *states;          /* pass 7 with `stores`, in any order: for each tile 0 untouched, 1 being stored, 2 there */
-  int row_blocks;       /* tiles of a batch and head */
-  int zero_blocks;      /* pass 8 with `stores`: the first tiles, which no tile of keys may store */
-  int section;          /* so many heads are worked on together: schedule.cuh */
-  int *next_tile;       /* passes 7 and 8: how many tiles persistent blocks have taken; without turns but the first */
+  int *turns;      /* pass 7: null where sums may be added in any order */
+  int *states;     /* pass 7 with `stores`, in any order: for each tile 0 untouched, 1 being stored, 2 there */
+  int row_blocks;  /* tiles of a batch and head */
+  int zero_blocks; /* pass 8 with `stores`: the first tiles, which no tile of keys may store */
+  int section;     /* so many heads are worked on together; pass 16: so many come last: schedule.cuh */
+  int *next_tile;  /* passes 7 and 8: how many tiles persistent blocks have taken; without turns but the first */
+  int *done;       /* for each batch entry and key head: parts that are in the sums, two a tile of keys */
+  int parts;       /* pass 16: how many parts a key head has */
+  int reserved;    /* zero: no padding */
+  /* Pass 7 with `stores`, full: 2^32 times the steps between the first ones of two neighbouring tiles of keys, or 0. */
+  unsigned long long spread;
   unsigned int grid[3]; /* pass 7, persistent: tiles of a head, heads, batch entries */
 };
 

@@ -74,6 +74,7 @@ struct Producer {
   KJIT_DEVICE void load_statistics(int lane) {
     const flash_backward_params &r = p.rest;
     wait_for_statistics();
+    if constexpr (cfg::kSumsDq) griddepcontrol_launch_dependents(); // pass 16 finds the counters that pass 8 sets to 0
     work.for_each_step([&](int head, int step) {
       const float *lse = r.lse + work.batch * r.lse_stride.batch + head * r.lse_stride.head;
       const float *delta = r.delta + work.batch * r.delta_stride.batch + head * r.delta_stride.head;

@@ -3,8 +3,14 @@
 //
 // Blocks start in the order of their number. In causal attention tiles differ in length, and a multiprocessor that
 // takes a long one when the others have no work left would keep them waiting; so heads form sections, as many as L2 has
-// room for, in which the tiles of all heads come by their length. The kernel that reads the sums of dq begins with
-// those that were added to last, which L2 still has.
+// room for, in which the tiles of all heads come by their length.
+//
+// The kernel that reads the sums of dq begins while the last tiles are worked on. It takes first the heads before
+// those, from the latest backwards, because L2 may still have their sums, and then the last ones.
+//
+// In full attention all tiles of a head would come to the same queries at the same time: they would wait for the one
+// that stores the first part of a sum, or add to the same addresses at once. Where the order of additions is free they
+// begin at different steps and go on from the first one behind the last.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -24,11 +30,13 @@ struct Extent {
 
 struct Work {
   static constexpr bool kByWarp = false; // for_each_step() may be called by one thread
-  int tile;                              // of own rows
-  int head;                              // a query head for dq, a key head for dk and dv
+  static constexpr bool kSpreads = cfg::kSumsDq && cfg::kStores && !cfg::kCausal;
+  int tile; // of own rows
+  int head; // a query head for dq, a key head for dk and dv
   int batch;
   int first_step_head, step_heads; // key head of the query head; query heads that share the key head
   Steps steps;
+  int start; // the first step of each head
 
   // `last_first`: the last tile goes to the first block.
   KJIT_DEVICE Work(const attention_backward_sm90_params &p, bool last_first)
@@ -44,23 +52,36 @@ struct Work {
       : tile(place.tile), head(place.head), batch(place.batch),
         first_step_head(cfg::kOwnsKeys ? head * p.rest.heads_per_kv : head / p.rest.heads_per_kv),
         step_heads(cfg::kOwnsKeys ? p.rest.heads_per_kv : 1),
-        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)) {}
+        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)), start(steps.first) {
+    if constexpr (kSpreads) start = (int)(tile * p.spread >> 32);
+  }
 
   // Where the tile of a number lies: tiles of the heads of a section come by their length.
   KJIT_DEVICE static Place place_of(const Extent &all, unsigned number, unsigned section, bool last_first) {
     const unsigned heads = all.heads * all.batches;
-    const unsigned block = cfg::kIsEnd ? all.tiles * heads - 1 - number : number;
-    const unsigned first = block / (all.tiles * section) * section, within = block - first * all.tiles;
+    if constexpr (cfg::kIsEnd) {
+      const unsigned early = heads - section, index = number / all.tiles;
+      const unsigned head = index < early ? early - 1 - index : index;
+      return {(int)(number % all.tiles), (int)(head % all.heads), (int)(head / all.heads)};
+    }
+    const unsigned first = number / (all.tiles * section) * section, within = number - first * all.tiles;
     const unsigned here = heads - first < section ? heads - first : section; // heads of the last section
     const unsigned tile = within / here, head = first + within % here; // the head among those of all batch entries
     return {(int)(last_first ? all.tiles - 1 - tile : tile), (int)(head % all.heads), (int)(head / all.heads)};
   }
 
-  // Call visit(head, step) for every step.
+  // Call visit(head, step) for every step. Consumers count alone: in full attention their masks do not depend on the
+  // step.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
-    for (int i = 0; i < step_heads; i++)
-      for (int step = steps.first; step < steps.end; step++)
+    for (int i = 0; i < step_heads; i++) {
+      int step = start;
+#pragma unroll 1 // the producer has few registers
+      for (bool more = steps.first < steps.end; more; more = step != (kSpreads ? start : steps.end)) {
         visit(first_step_head + i, step);
+        step++;
+        if (kSpreads && step == steps.end) step = 0;
+      }
+    }
   }
 };
 

@@ -29,7 +29,9 @@ template <int kColumns> struct SharingConsumer : Consumer {
     clear(dv);
     mbarrier_wait_parity(at.own_full(), 0);
     if (work.steps.first < work.steps.end) sharing_steps();
-    meet(); // the other consumer's products no longer read the keys, through whose memory dk is stored
+    __threadfence(); // this thread's additions come before the count
+    meet();          // the other consumer's products no longer read the keys, through whose memory dk is stored
+    count_part(*this);
     store_halves();
   }
 

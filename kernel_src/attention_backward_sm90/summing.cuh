@@ -62,7 +62,9 @@ template <int kColumns> struct SummingConsumer : Consumer {
       summing_steps();
       if constexpr (cfg::kStaggered) finish_dq();
     }
+    if constexpr (cfg::kDirect) __threadfence(); // this thread's additions come before the count
     meet(); // the other consumer's products no longer read this one's keys, through whose memory dk is stored
+    if constexpr (cfg::kDirect) count_part(*this);
     if constexpr (cfg::kPersistent) {
       if (consumer == 0 && thread == 0) mbarrier_arrive(at.own_empty());
       store_apart();
@@ -337,7 +339,7 @@ struct Adder {
       mbarrier_arrive(at.dq_empty(consumer));
       if (turn || (state && first)) pass_on(turn ? turn : state);
     });
-    cp_async_bulk_wait_group<0>();
+    pass_on(Sums::done(p, work.batch, work.head, Extent(p).heads));
   }
 
 private:

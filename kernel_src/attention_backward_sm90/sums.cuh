@@ -26,6 +26,11 @@ struct Sums {
   KJIT_DEVICE int *turn(int step, int consumer) const { return p.turns + (first + step) * 2 + consumer; }
   KJIT_DEVICE int *state(int step, int consumer) const { return p.states + (first + step) * 2 + consumer; }
 
+  // How many parts of a key head's tiles of keys are in the sums. A part is what one consumer adds for one tile.
+  KJIT_DEVICE static int *done(const attention_backward_sm90_params &p, int batch, int key_head, int key_heads) {
+    return p.done + (int64_t)batch * key_heads + key_head;
+  }
+
 private:
   KJIT_DEVICE static int heads(const attention_backward_sm90_params &p) {
     return cfg::kSumsDq ? Extent(p).heads * p.rest.heads_per_kv : gridDim.y;
@@ -65,6 +70,12 @@ template <int kDq8> KJIT_DEVICE void add_dq(const Consumer &c, const float (&dq)
   if (c.thread == 0) red_release_add(turn, 1);
 }
 
+// Say that a consumer has added all of its part of a tile of keys, by its threads. Behind a fence of each of them and a
+// barrier.
+KJIT_DEVICE void count_part(const Consumer &c) {
+  if (c.thread == 0) red_release_add(Sums::done(c.p, c.work.batch, c.work.head, Extent(c.p).heads), 1);
+}
+
 // Pass 8: four warps of 16 queries each; a block has 64 queries of a head.
 struct BeginSums {
   const attention_backward_sm90_params &p;
@@ -75,7 +86,10 @@ struct BeginSums {
     for (int i = cfg::kStores && blockIdx.x >= p.zero_blocks ? cfg::kSumBytes : threadIdx.x;
          i < cfg::kSumBytes / kChunkBytes; i += kThreadsPerWarpgroup)
       st_global_16(tile + i * kChunkBytes, Chunk{});
+    const int group = p.rest.heads_per_kv;
     if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x == 0) *p.next_tile = 0;
+    if (blockIdx.x + blockIdx.y % group + threadIdx.x == 0)
+      *Sums::done(p, blockIdx.z, blockIdx.y / group, gridDim.y / group) = 0;
     if (threadIdx.x < 2) *sums.turn(blockIdx.x, threadIdx.x) = 0;
     const int lane = threadIdx.x % kLanesPerWarp, row = blockIdx.x * 64 + threadIdx.x / kLanesPerWarp * 16 + lane / 4;
     own_statistics<cfg::Element, cfg::kHeadDimV>(p.rest, blockIdx.z, blockIdx.y, {row, row + 8}, lane);
@@ -83,15 +97,28 @@ struct BeginSums {
 };
 
 // Pass 16: the accumulators as they were, scaled, rounded and stored as a consumer does it.
+//
+// Its blocks begin when multiprocessors find no more work in pass 7, and wait for the sums of their own head alone. So
+// the sums of most heads are read and dq of them written while the last tiles of keys are still worked on. They may
+// look at once, because pass 7 lets them begin only after pass 8, which sets the counters to 0, has ended. The last
+// block waits for the end of pass 7 as a whole, so that who waits for this kernel also finds dk and dv.
 struct EndSums : Consumer {
   using Consumer::Consumer;
 
   KJIT_DEVICE void run() {
-    griddepcontrol_wait(); // until all has been added; this kernel may have begun meanwhile
+    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y && blockIdx.z + 1 == gridDim.z)
+      griddepcontrol_wait();
+    if (thread == 0) {
+      const int group = p.rest.heads_per_kv;
+      const int *const done = Sums::done(p, work.batch, work.head / group, gridDim.y / group);
+      while (ld_acquire(done) != p.parts)
+        __nanosleep(500); // many blocks ask for few words
+    }
+    bar_sync(own_barrier(), kThreadsPerWarpgroup); // what thread 0 has seen is there for all
     const char *const tile = Sums(p, work.batch, work.head).tile(work.tile) + thread * kChunkBytes;
 #pragma unroll
     for (int n = 0; n < kDx8; n++) {
-      const Chunk chunk = ld_global_nc_16(tile + n * kThreadsPerWarpgroup * kChunkBytes);
+      const Chunk chunk = ld_global_16(tile + n * kThreadsPerWarpgroup * kChunkBytes);
 #pragma unroll
       for (int i = 0; i < 4; i++)
         dx[n][i] = __uint_as_float(chunk.word[i]);

@@ -307,16 +307,15 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
 
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
                                     struct attention_variant_blocks *out, kjit_error *error) {
-  struct stream_space space = {0};
+  struct stream_space *const space = &out->space;
   const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes : 0;
   *out = (struct attention_variant_blocks){.lists = launch->params.lists};
   if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
-  if (!stream_workspace_get(launch->memory, launch->map_bytes + list_bytes, 0, stream, &space)) {
+  if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, stream, space)) {
     if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
     return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);
   }
-  char *const memory = (char *)space.partials;
-  out->borrowed = space.borrowed;
+  char *const memory = (char *)space->partials;
   out->states = launch->is_mapped ? (const unsigned char *)memory : NULL;
   kjit_status status = launch->is_mapped ? run_map(launch, (unsigned char *)memory, stream, error) : KJIT_OK;
   if (status == KJIT_OK && list_bytes > 0) {
@@ -330,6 +329,5 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
 
 void attention_variant_end(const struct attention_variant_launch *launch, CUstream stream,
                            const struct attention_variant_blocks *blocks) {
-  const struct stream_space space = {.borrowed = blocks->borrowed};
-  if (blocks->borrowed) stream_workspace_put(launch->memory, &space, stream);
+  stream_workspace_put(launch->memory, &blocks->space, stream);
 }

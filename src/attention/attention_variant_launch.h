@@ -5,10 +5,9 @@
 #define KJIT_ATTENTION_ATTENTION_VARIANT_LAUNCH_H
 
 #include "attention/attention_variant_source.h"
+#include "attention/stream_workspace.h"
 #include "attention_variant/list_params.h"
 #include "family/config_kernel.h"
-
-struct stream_workspace;
 
 /* The tiles that a config divides a problem into, as lists of key blocks count them. */
 struct attention_tiling {
@@ -67,7 +66,7 @@ void attention_variant_fill(const struct attention_variant_launch *launch, float
 struct attention_variant_blocks {
   struct attention_block_lists lists;
   const unsigned char *states;
-  uint64_t borrowed;
+  struct stream_space space; /* held until attention_variant_end(), because two or three launches use it */
 };
 
 /* Enqueue what runs before the attention kernel, and the end of its memory's use behind it. */

@@ -8,7 +8,6 @@
  * waits for another. */
 #include "attention/stream_workspace.h"
 
-#include <stdatomic.h>
 #include <stddef.h>
 
 #include "base/threads/push.h"
@@ -19,12 +18,13 @@
 #define LEAST_ARRIVALS      ((size_t)1 << 12)
 #define MOST_BYTES          ((size_t)1 << 30)
 
-/* One piece of memory: partial results, then counters of arrivals. It does not change. */
+/* One piece of memory: partial results, then counters of arrivals. But for `held` it does not change. */
 struct piece {
   struct push_node of_all;    /* among the pieces of all streams */
   struct push_node of_stream; /* among those of its stream */
   struct runtime_memory memory;
   size_t partial_bytes, arrivals;
+  atomic_flag held; /* by a thread that enqueues several launches */
 };
 
 /* A stream's pieces, of which the newest is used. */
@@ -83,6 +83,7 @@ static bool borrow(struct stream_workspace *workspace, size_t partial_bytes, siz
   point_into(out->borrowed, partial_bytes, out);
   if (runtime_memory_clear(workspace->runtime, out->borrowed + partial_bytes, arrival_bytes, stream)) return true;
   stream_workspace_put(workspace, out, stream);
+  *out = (struct stream_space){0};
   return false;
 }
 
@@ -152,20 +153,33 @@ static struct stream_pieces *meet_stream(struct stream_workspace *workspace, con
   return (struct stream_pieces *)(uintptr_t)known; /* the table's own copy, which may be written */
 }
 
-bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                          struct stream_space *out) {
+static bool find_space(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                       bool holds, struct stream_space *out) {
   struct runtime_stream identified;
   *out = (struct stream_space){0};
   if (!runtime_stream_identify(workspace->runtime, stream, &identified))
     return borrow(workspace, partial_bytes, arrivals, stream, out);
   struct stream_pieces *const pieces = meet_stream(workspace, &identified);
   if (!pieces) return false;
-  const struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, stream);
-  if (!piece) return borrow(workspace, partial_bytes, arrivals, stream, out);
+  struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, stream);
+  const bool mine = piece && (!holds || !atomic_flag_test_and_set_explicit(&piece->held, memory_order_acquire));
+  if (!mine) return borrow(workspace, partial_bytes, arrivals, stream, out);
+  if (holds) out->held = &piece->held;
   point_into(piece->memory.address, piece->partial_bytes, out);
   return true;
 }
 
+bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                          struct stream_space *out) {
+  return find_space(workspace, partial_bytes, arrivals, stream, false, out);
+}
+
+bool stream_workspace_hold(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                           struct stream_space *out) {
+  return find_space(workspace, partial_bytes, arrivals, stream, true, out);
+}
+
 void stream_workspace_put(struct stream_workspace *workspace, const struct stream_space *space, CUstream stream) {
+  if (space->held) atomic_flag_clear_explicit(space->held, memory_order_release);
   if (space->borrowed) runtime_memory_give_back(workspace->runtime, space->borrowed, stream);
 }

@@ -12,6 +12,7 @@
 #ifndef KJIT_ATTENTION_STREAM_WORKSPACE_H
 #define KJIT_ATTENTION_STREAM_WORKSPACE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <kjit/kernel.h>
@@ -30,13 +31,20 @@ struct stream_space {
   float *partials;
   int *arrivals;     /* zeros by the time of the launch */
   uint64_t borrowed; /* to be given back; 0: nothing is */
+  atomic_flag *held; /* to be cleared; NULL: nothing is */
 };
 
 /* Memory of the current context for the stream's next launch. False: there is none. Thread-safe. */
 bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
                           struct stream_space *out);
 
-/* After the launch, whether or not it was enqueued. Thread-safe. */
+/* The same for several launches that work in one piece, one after the other. Until stream_workspace_put() no other
+ * thread gets that piece, because otherwise its launches on the stream could come between these. A thread that would
+ * have to wait borrows memory instead. */
+bool stream_workspace_hold(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                           struct stream_space *out);
+
+/* After the launch, or the launches, whether or not they were enqueued. Thread-safe. */
 void stream_workspace_put(struct stream_workspace *workspace, const struct stream_space *space, CUstream stream);
 
 #endif

@@ -56,6 +56,7 @@ static const struct mutation sum_mutations[] = {
     {"one consumer's keys are left out of dq", SUMMING, "for (int keys = 0; keys < cfg::kConsumers; keys++)",
      "for (int keys = 0; keys < 1; keys++)"},
     {"dq is not scaled", "attention_backward_sm90/sums.cuh", "p.rest.scale, at.own(0)", "1.0f, at.own(0)"},
+    {"a part that nobody adds is waited for", "attention_backward_sm90/sums.cuh", "!= p.parts)", "!= p.parts + 1)"},
 };
 
 /* With consumers half a step apart. */

@@ -108,6 +108,10 @@ void resume(Thread &thread) {
   machine().running = nullptr;
 }
 
+// When all threads that still run do nothing but ask for a word and sleep, nobody will write it. So many turns of that
+// kind in a row come by chance in no launch that would end.
+constexpr uint64_t kMostNaps = 1 << 16;
+
 // Each lane that can run runs until it has to wait; from a different one each time.
 void run_lanes(Warp &warp) {
   const unsigned size = static_cast<unsigned>(warp.size), first = machine().random.below(size);
@@ -139,14 +143,16 @@ bool deliver_anything(bool idle) {
   bool delivered = false;
   for (auto &block : machine().blocks)
     delivered = (block->threads_alive && (deliver_load(*block, idle) || deliver_arrival(*block, idle))) || delivered;
+  if (delivered) machine().naps = 0;
   return delivered;
 }
 
 void run_warp(Warp &warp) {
-  machine().gave_way = false;
+  machine().gave_way = machine().napped = false;
   warp.held_until = 0;
   for (unsigned i = burst_length(); i > 0 && warp.ready && !machine().failed && !machine().gave_way; i--)
     run_lanes(warp);
+  machine().naps = machine().napped ? machine().naps + 1 : 0;
 }
 
 // One turn of a warp, or what TMA does when none has one. False when nothing can go on.
@@ -181,7 +187,7 @@ void run_grid() {
   while (!machine().failed && (started < count || anybody_alive())) {
     for (auto &block : machine().blocks)
       if (!block->threads_alive && started < count) start_block(*block, started++);
-    if (!step()) report_deadlock();
+    if (!step() || machine().naps > kMostNaps) report_deadlock();
   }
 }
 
@@ -194,6 +200,7 @@ void trap() {
 }
 
 void sleep() {
+  machine().napped = true;
   give_way(1);
 }
 

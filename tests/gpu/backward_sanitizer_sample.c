@@ -22,7 +22,7 @@ static const struct {
   struct trial_problem problem;
   struct way way;
 } cases[] = {
-    {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 70, .seq_kv = 130, .head_dim = 64)}, {128, 1, 1, 0}},
+    {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 70, .seq_kv = 130, .head_dim = 64)}, {128, 1, 1, 1}},
     {{.asked = PROBLEM_OF(.batch = 1, .seq_q = 130, .seq_kv = 150, .head_dim = 24,
                           .flags = KJIT_ATTENTION_CAUSAL | KJIT_ATTENTION_DETERMINISTIC)},
      {128, 0, 1, 1}},

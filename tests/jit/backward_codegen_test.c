@@ -70,7 +70,8 @@ static void choose(struct batch *batch, size_t size, size_t mask, size_t want, s
 }
 
 /* The kernel that sums dq, which choose() does not ask for. */
-static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal, int32_t staggered, int32_t persistent) {
+static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal, int32_t staggered, int32_t persistent,
+                     int32_t stores) {
   const int32_t tile = head_dim <= 64 ? 128 : 64;
   const kjit_attention_backward_sm90_config config = {.dtype = causal ? KJIT_FP16 : KJIT_BF16,
                                                       .head_dim = head_dim,
@@ -85,7 +86,7 @@ static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal, int3
                                                       .direct = head_dim > 128,
                                                       .staggered = staggered,
                                                       .persistent = persistent,
-                                                      .stores = persistent};
+                                                      .stores = stores};
   struct kernel *kernel = &batch->kernels[batch->codegen.count++];
   *kernel = (struct kernel){.config.family = kjit_family_find("attention_backward_sm90"), .arch = "sm_90a"};
   memcpy(kernel->config.values, &config, sizeof config);
@@ -98,8 +99,8 @@ static void choose_all(struct batch *batch) {
   for (int32_t head_dim = 8; head_dim <= 256; head_dim += head_dim == 128 ? 72 : 8) {
     for (int32_t staggered = 0; staggered <= (head_dim <= 64); staggered++) {
       for (int32_t persistent = 0; persistent <= (head_dim <= 128); persistent++) {
-        add_sums(batch, head_dim, 0, staggered, persistent);
-        add_sums(batch, head_dim, 1, staggered, persistent);
+        add_sums(batch, head_dim, 0, staggered, persistent, head_dim <= 128);
+        add_sums(batch, head_dim, 1, staggered, persistent, persistent);
       }
     }
   }

@@ -1,5 +1,6 @@
 """Gradients as training needs them: checkpoints, deterministic runs, long and large tensors, graphs, several GPUs."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -71,6 +72,26 @@ class Training(OfGradients):
             again = gradients_of(tensors, dout)
             self.assertTrue(torch.equal(first[1], again[1]) and torch.equal(first[2], again[2]))
             self.assertLess((first[0] - again[0]).abs().max().item(), 0.01 * first[0].abs().max().item())
+
+    def test_threads__that_never_used_the_gpu_get_right_gradients_on_one_stream(self):
+        q, k, v = problem(batch=1, seq_q=1024, seq_kv=1024, heads=8, head_dim=128)
+        dout = randn(*q.shape)
+        out, lse = kjit.attention(q, k, v, return_lse=True)
+        wanted = [True, True, True]
+        first = torch.ops.kjit.attention_backward(dout, None, q, k, v, out, lse, None, False, "bshd", wanted)
+        torch.cuda.synchronize()
+
+        def work(_):
+            for _ in range(10):
+                got = torch.ops.kjit.attention_backward(dout, None, q, k, v, out, lse, None, False, "bshd", wanted)
+            return got
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(work, range(8)))
+        torch.cuda.synchronize()
+        for dq, dk, dv in found:  # dq is summed in any order
+            self.assertTrue(torch.equal(dk, first[1]) and torch.equal(dv, first[2]))
+            self.assertLess((dq - first[0]).abs().max().item(), 0.01 * first[0].abs().max().item())
 
     def test_checkpoint__gives_the_same_gradients(self):
         from torch.utils.checkpoint import checkpoint

@@ -53,6 +53,18 @@ KJIT_DEVICE void fence_async_proxy_all() {
   asm volatile("fence.proxy.async;" ::: "memory");
 }
 
+// Load 16 bytes of global memory that other blocks have written while the kernel runs, once the calling thread knows
+// that they are there. They are kept out of L1.
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: ld" (.level::eviction_priority)
+KJIT_DEVICE Chunk ld_global_16(const void *global) {
+  Chunk c;
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
+               : "l"(global)
+               : "memory");
+  return c;
+}
+
 // Load a word of global memory; what was written before another thread's red_release_add() to it is then visible.
 // PTX ISA 9.0, "Data Movement and Conversion Instructions: ld" (.acquire)
 KJIT_DEVICE int ld_acquire(const int *global) {

@@ -282,11 +282,12 @@ kjit_status backward_call_prepare(struct backward_call *call, kjit_runtime *runt
 }
 
 /* The most memory that a launch of the call shares with others: (0, 0) when none does. */
-static void find_shared(const struct backward_call *call, size_t *sum_bytes, size_t *turns) {
-  *sum_bytes = *turns = 0;
+static void find_shared(const struct backward_call *call, size_t *sum_bytes, size_t *counters) {
+  *sum_bytes = *counters = 0;
   for (size_t i = 0; i < call->count; i++) {
     if (call->launches[i].sum_bytes > *sum_bytes) *sum_bytes = call->launches[i].sum_bytes;
-    if (call->launches[i].turns > *turns) *turns = call->launches[i].turns;
+    const size_t words = call->launches[i].turns + call->launches[i].counters;
+    if (words > *counters) *counters = words;
   }
 }
 
@@ -310,9 +311,9 @@ static kjit_status enqueue_placed(const struct backward_launch *launch, bool is_
 kjit_status backward_call_enqueue(const struct backward_call *call, CUstream stream, kjit_error *error) {
   kjit_status status = KJIT_OK;
   struct stream_space space = {0};
-  size_t sum_bytes, turns;
-  find_shared(call, &sum_bytes, &turns);
-  if (sum_bytes && !stream_workspace_get(call->workspace, sum_bytes, turns, stream, &space))
+  size_t sum_bytes, counters;
+  find_shared(call, &sum_bytes, &counters);
+  if (sum_bytes && !stream_workspace_hold(call->workspace, sum_bytes, counters, stream, &space))
     return error_set(error, KJIT_ERR_DRIVER, "attention backward: the device has no %zu bytes for the sums of dq",
                      sum_bytes);
   for (size_t i = 0; i < call->count && status == KJIT_OK; i++)

@@ -13,8 +13,9 @@
 struct backward_launch {
   const struct config_kernel *kernel;
   uint32_t grid[3];
-  bool is_dependent;       /* it may begin before the call's launch in front of it has ended */
-  size_t sum_bytes, turns; /* the device memory that it shares with the call's other launches: sums, and counters */
+  bool is_dependent; /* it may begin before the call's launch in front of it has ended */
+  /* The device memory that it shares with the call's other launches: sums, a counter for each turn, and others. */
+  size_t sum_bytes, turns, counters;
   void (*place)(struct backward_launch *launch, float *sums, int *turns); /* where that is; NULL: it needs none */
   union {
     struct attention_backward_sm90_params sm90;

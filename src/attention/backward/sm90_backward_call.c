@@ -111,21 +111,33 @@ static kjit_status get_maps(kjit_runtime *runtime, const kjit_attention_backward
 
 /* ---- Sums of dq ---- */
 
-/* The kernel takes turns only where its tiles of keys must come in one order. */
 static void place(struct backward_launch *launch, float *sums, int *turns) {
-  launch->params.sm90.next_tile = turns + launch->turns - 1;
+  launch->params.sm90.next_tile = turns + launch->turns;
+  launch->params.sm90.done = launch->params.sm90.next_tile + 1;
   launch->params.sm90.sums = sums;
   launch->params.sm90.turns = turns;
 }
 
+/* The kernel takes turns only where its tiles of keys must come in one order. */
 static void place_without_turns(struct backward_launch *launch, float *sums, int *turns) {
-  launch->params.sm90.next_tile = turns + launch->turns - 1;
+  place(launch, sums, turns);
+  launch->params.sm90.turns = NULL;
   launch->params.sm90.states = turns;
-  launch->params.sm90.sums = sums;
+}
+
+/* 2^32 times the steps between the first ones of two neighbouring tiles of keys, so that those of a head's tiles lie
+ * evenly over all steps; 0 where all tiles begin with the first step (schedule.cuh). */
+static uint64_t spread_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem,
+                          bool in_order) {
+  if (config->pass != BACKWARD_SM90_SUM || !config->stores || config->causal || in_order || problem->seq_kv < 1)
+    return 0;
+  const uint64_t steps = (uint64_t)integer_divide_up(problem->seq_q, config->tile);
+  const uint64_t tiles = (uint64_t)integer_divide_up(problem->seq_kv, sm90_backward_own_rows(config));
+  return (steps << 32) / tiles;
 }
 
 /* What the three kernels that sum dq share: a tile of sums for every 64 queries, in whole tiles of the steps, and two
- * counters for each (sums.cuh). */
+ * counters for each (sums.cuh); and a counter for each key head. */
 static void share_sums(struct backward_launch *launch, const kjit_attention_backward_sm90_config *config,
                        const kjit_attention_backward_args *args, const kjit_attention_problem *problem) {
   const int32_t pass = config->pass;
@@ -139,8 +151,10 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
                                                                       : 0; /* queries that see no key */
   launch->params.sm90.zero_blocks = (int)integer_divide_up(unseen, BACKWARD_SM90_GROUP_ROWS);
   launch->sum_bytes = tiles * (size_t)BACKWARD_SM90_SUM_BYTES(config->head_dim, config->tile);
-  launch->turns = 2 * tiles + 1; /* and the counter of a persistent launch */
+  launch->turns = 2 * tiles;
+  launch->counters = (size_t)(problem->batch * problem->heads_kv) + 1; /* and that of a persistent launch */
   const bool in_order = args->flags & KJIT_ATTENTION_DETERMINISTIC;
+  launch->params.sm90.spread = spread_of(config, problem, in_order);
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
 
@@ -167,6 +181,19 @@ static int section_of(const kjit_attention_backward_sm90_config *config, const k
   return (int)integer_divide_up(heads, integer_divide_up(heads, most));
 }
 
+/* Pass 16: how many parts a key head's sums have, two for each tile of pass 7; and for how many query heads they may
+ * still be missing when the first multiprocessors find no more tiles. */
+static void expect_parts(struct backward_launch *launch, const kjit_attention_backward_sm90_config *config,
+                         const kjit_attention_problem *problem, const kjit_device_info *device) {
+  const bool wide = config->head_dim > 2 * BACKWARD_SM90_GROUP_ROWS; /* sharing.cuh */
+  const int64_t rows = wide ? BACKWARD_SM90_GROUP_ROWS : 2 * BACKWARD_SM90_GROUP_ROWS;
+  const int64_t tiles = integer_divide_up(problem->seq_kv, rows), heads = problem->batch * problem->heads_q;
+  const int64_t late = tiles ? 2 * device->multiprocessors / tiles + 1 : 0; /* key heads */
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  launch->params.sm90.parts = (int)(2 * tiles);
+  launch->params.sm90.section = (int)(late * group < heads ? late * group : heads);
+}
+
 /* As many blocks as the card has multiprocessors, each of which works on one tile after the other. */
 static void stay(struct backward_launch *launch, const kjit_device_info *device) {
   const uint64_t tiles = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -189,6 +216,7 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
   share_sums(launch, config, args, problem);
   launch->grid[1] = (uint32_t)(keys ? problem->heads_kv : problem->heads_q);
   launch->grid[2] = (uint32_t)problem->batch;
+  if (config->pass == BACKWARD_SM90_END) expect_parts(launch, config, problem, device);
   if (config->persistent) stay(launch, device);
   backward_fill(args, problem, &launch->params.sm90.rest);
   return get_maps(runtime, args, config, &launch->params.sm90, error);

@@ -2,6 +2,7 @@
  * delta and zeros (pass 8), dk and dv while dq is summed in global memory (pass 7), dq from the sums (pass 16). Which
  * problems they get, and how, is a table of what was measured; docs/backward.md has the measurements. Pure; any thread.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "attention/backward/backward_call.h"
@@ -10,9 +11,12 @@
 #include "base/integer.h"
 #include "family/config.h"
 
-/* How all gradients are computed: by seven products in registers, or by these kernels, with persistent blocks, with
- * consumers half a step apart, with both, or with persistent blocks that store the first part of each tile of sums. */
-enum way { SEVEN, PERSISTENT, STAGGERED, BOTH, STORING };
+/* How all gradients are computed: by seven products in registers, or by these kernels, to which the other flags belong:
+ * persistent blocks, consumers half a step apart, and first parts of tiles of sums that are stored, not added. */
+enum way { SEVEN = 0, FIVE = 1, PERSISTENT = FIVE | 2, STAGGERED = FIVE | 4, STORING = FIVE | 8 };
+
+/* Short names for the table, the same as in docs/backward.md; F: first parts are stored. */
+enum { P = PERSISTENT, S = STAGGERED, PS = P | S, F = STORING, PF = P | F, SF = S | F, PSF = P | S | F, NO = SEVEN };
 
 /* The fastest way of an H200, by the larger head size, the order of addition (any, one), the mask (full, causal) and
  * the length. A length between two of these is taken as the one below it; shorter ones and larger head sizes take
@@ -20,16 +24,11 @@ enum way { SEVEN, PERSISTENT, STAGGERED, BOTH, STORING };
 enum { LENGTHS = 6, SHORTEST = 512 };
 static const struct {
   int32_t columns;
-  enum way ways[2][2][LENGTHS]; /* 512, 1k, 2k, 4k, 8k, 16k */
+  uint8_t ways[2][2][LENGTHS]; /* 512, 1k, 2k, 4k, 8k, 16k */
 } table[] = {{64,
-              {{{STORING, BOTH, STAGGERED, STAGGERED, STAGGERED, STAGGERED},
-                {STORING, STORING, STORING, BOTH, STAGGERED, STAGGERED}},
-               {{STORING, SEVEN, SEVEN, SEVEN, SEVEN, STAGGERED},
-                {STORING, STORING, STORING, PERSISTENT, STAGGERED, STAGGERED}}}},
-             {128,
-              {{{PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT, PERSISTENT},
-                {STORING, STORING, STORING, STORING, STORING, STORING}},
-               {{SEVEN}}}}};
+              {{{PF, PF, PSF, SF, SF, SF}, {PF, PF, PF, PS, S, S}}, /* any order: full, causal */
+               {{PF, NO, NO, NO, NO, S}, {PF, PF, PF, P, S, S}}}},  /* one order */
+             {128, {{{PF, PF, PF, PF, F, F}, {PF, PF, PF, PF, PF, PF}}, {{NO}}}}};
 _Static_assert(SEVEN == 0, "what the table leaves out");
 
 /* The most memory for sums that the planner asks for: 4 bytes for each element of dq. */
@@ -44,7 +43,7 @@ static int64_t blocks_of(const kjit_attention_problem *problem) {
 }
 
 /* The way of a problem, whose head sizes are those that a kernel takes. */
-static enum way way_of(const kjit_attention_problem *problem) {
+static unsigned way_of(const kjit_attention_problem *problem) {
   const int64_t columns = problem->head_dim > problem->head_dim_v ? problem->head_dim : problem->head_dim_v;
   const int64_t length = problem->seq_q < problem->seq_kv ? problem->seq_q : problem->seq_kv;
   const size_t in_order = problem->flags & KJIT_ATTENTION_DETERMINISTIC ? 1 : 0;
@@ -65,7 +64,7 @@ bool sm90_backward_choose_sums(const kjit_attention_problem *problem, uint32_t g
   static const int32_t passes[] = {BACKWARD_SM90_BEGIN, BACKWARD_SM90_SUM, BACKWARD_SM90_END};
   const bool narrow = problem->head_dim <= 64;
   const int64_t columns = narrow ? problem->head_dim : 128; /* of the sums */
-  const enum way way = way_of(problem);
+  const unsigned way = way_of(problem);
   const bool all = gradients == (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V);
   if (!all || way == SEVEN || problem->head_dim % 8 || problem->head_dim_v % 8) return false;
   if (problem->batch * problem->heads_q * problem->seq_q * columns * 4 > MOST_BYTES) return false;
@@ -78,9 +77,9 @@ bool sm90_backward_choose_sums(const kjit_attention_problem *problem, uint32_t g
                                                 .stages = 2,
                                                 .value_stages = 2,
                                                 .pipelined = 1,
-                                                .staggered = way == STAGGERED || way == BOTH,
-                                                .persistent = way == PERSISTENT || way == BOTH || way == STORING,
-                                                .stores = way == STORING};
+                                                .staggered = (way & STAGGERED) == STAGGERED,
+                                                .persistent = (way & PERSISTENT) == PERSISTENT,
+                                                .stores = (way & STORING) == STORING};
   for (out->count = 0; out->count < sizeof passes / sizeof *passes; out->count++) {
     int32_t *values = out->kernels[out->count].values;
     config.pass = passes[out->count];

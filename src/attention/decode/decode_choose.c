@@ -143,6 +143,21 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* The time of a launch, with a handicap for parts of heads of 64 columns that read slower than the model says: more
+ * parts than the card runs at a time, because its multiprocessors end with one block of threads each, and steps of 128
+ * keys by three blocks. Measured on an H200, 56 tiles over 27,075 keys, seven parts each, us: steps of 128 keys by two
+ * blocks 117.5 and by three 115; steps of 48 to 96 keys, all parts at once, 105 to 107. */
+static int64_t plan_time(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
+                         const struct decode_card *card) {
+  enum { SLOW_PERCENT = 108, LONG_STEP = 128, MANY_BLOCKS = 3 };
+  const struct decode_plan plan = decode_plan_of(tiles, config, card);
+  const int64_t resident = (int64_t)card->multiprocessors * config->blocks_per_sm;
+  if ((int64_t)plan.runs == tiles->count) return plan.time;
+  if (config->head_dim != DECODE_BAND_COLUMNS || config->head_dim_v != DECODE_BAND_COLUMNS) return plan.time;
+  const bool is_slow = plan.runs > resident || (config->tile_n == LONG_STEP && config->blocks_per_sm == MANY_BLOCKS);
+  return is_slow ? plan.time * SLOW_PERCENT / 100 : plan.time;
+}
+
 /* Keys of a block and blocks of threads on an SM: two or three of these where registers and shared memory allow,
  * because one computes while others wait. Of those that hold the columns and rows, the one is taken of which a launch
  * takes least, by the model, each with a handicap in per cent by which it was slower on an H200 than the model says. */
@@ -164,7 +179,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
     candidate.blocks_per_sm = tiles[i].blocks_per_sm;
     if (!fill_stages(&candidate)) continue;
     const struct decode_tiles divided = decode_tiles_of(problem, &candidate);
-    const int64_t time = decode_plan_of(&divided, &candidate, card).time * tiles[i].percent / 100;
+    const int64_t time = plan_time(&divided, &candidate, card) * tiles[i].percent / 100;
     if (time >= least) continue;
     *config = candidate;
     least = time;

@@ -46,7 +46,8 @@ int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_
                            uint64_t l2_bytes);
 
 /* The best number of splits, whatever config->split says. 1 means unsplit, always so when the tiles fill the card or
- * there are few key blocks. */
+ * there are few key blocks. Never more than there are key blocks, because a split without any would leave the counter
+ * at which splits arrive wrong for the next launch. */
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                          const struct sm90_card *card);
 

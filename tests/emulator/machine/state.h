@@ -228,6 +228,8 @@ struct Machine {
   Random random{0};
   uint64_t step = 0;     // of the scheduler
   bool gave_way = false; // the turn of the warp that runs is over
+  bool napped = false;   // it ended in __nanosleep()
+  uint64_t naps = 0;     // turns in a row that did, while nothing was delivered
   Thread *running = nullptr;
   std::vector<std::unique_ptr<Block>> blocks; // places for blocks that are under way at the same time
 };

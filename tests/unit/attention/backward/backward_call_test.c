@@ -1,6 +1,7 @@
 /* kjit_attention_backward() over a fake driver and compiler: what reaches the driver, and configs of the caller. */
 #include <kjit/attention_backward.h>
 
+#include "attention/stream_workspace.h"
 #include "attention_backward_sm90/params.h"
 #include "flash_backward/variant_params.h"
 #include "unit/attention/attention_fixture.h"
@@ -153,6 +154,42 @@ static void test_attention_backward__kernels_that_sum_dq_come_in_their_order(voi
   expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG, "configs: none computes dq");
 }
 
+/* The kernel that makes dq of the sums begins while they are still added to, so it knows how many parts make a head's
+ * sums, and how many query heads may have to wait to the end: here all 12, because 6 tiles of keys of 2 x 2 heads are
+ * fewer than multiprocessors. */
+static void test_attention_backward__sums_are_awaited_head_by_head(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  kjit_config configs[3];
+  parse("attention_backward_sm90", SUM_CONFIG("8", "1", "1"), &configs[0]);
+  parse("attention_backward_sm90", SUM_CONFIG("7", "2", "2"), &configs[1]);
+  parse("attention_backward_sm90", SUM_CONFIG("16", "1", "1"), &configs[2]);
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, configs, 3, &args, NULL, &f->error), &f->error);
+  const struct attention_backward_sm90_params *params = launched_backward();
+  assert_int_equal(params->parts, 2 * 6); /* two consumers, 700 keys by 128 */
+  assert_int_equal(params->section, 2 * 6);
+  assert_ptr_equal(params->turns + 2 * 2 * 6 * 16, params->next_tile); /* 1000 queries by 128, as tiles of 64 */
+  assert_ptr_equal(params->next_tile + 1, params->done);
+}
+
+/* Otherwise the launches of two threads' calls on one stream could mix, and the sums of one be zeroed by the other. */
+static void test_stream_workspace__no_two_threads_hold_one_piece(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  struct stream_workspace *workspace = stream_workspace_create(f->runtime); /* the driver is open */
+  struct stream_space first, second, third;
+  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &first));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &second));
+  assert_ptr_not_equal(first.partials, second.partials);
+  stream_workspace_put(workspace, &second, STREAM(7));
+  stream_workspace_put(workspace, &first, STREAM(7));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &third));
+  assert_ptr_equal(first.partials, third.partials);
+  stream_workspace_put(workspace, &third, STREAM(7));
+  stream_workspace_destroy(workspace);
+}
+
 static int setup_variant(void **state) {
   if (setup(state) != 0) return -1;
   fake_nvrtc.entry = "flash_backward";
@@ -248,6 +285,8 @@ int main(void) {
       BACKWARD_TEST(test_attention_backward__configs_must_compute_each_gradient_once),
       BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
       BACKWARD_TEST(test_attention_backward__kernels_that_sum_dq_come_in_their_order),
+      BACKWARD_TEST(test_attention_backward__sums_are_awaited_head_by_head),
+      BACKWARD_TEST(test_stream_workspace__no_two_threads_hold_one_piece),
       VARIANT_TEST(test_attention_backward__gradients_of_a_bias_are_a_kernel_of_their_own),
       VARIANT_TEST(test_attention_backward__gradients_of_what_is_read_are_checked),
       VARIANT_TEST(test_attention_backward__gradients_are_those_of_the_callers_tensors),

@@ -115,12 +115,15 @@ static void test_backward_choose__blocks_are_persistent_where_that_is_faster(voi
   enum { CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
   (void)state;
   assert_int_equal(1, sums_field(64, 1024, 0, "persistent"));
-  assert_int_equal(0, sums_field(64, 2048, 0, "persistent"));
+  assert_int_equal(1, sums_field(64, 2048, 0, "persistent"));
+  assert_int_equal(0, sums_field(64, 4096, 0, "persistent"));
   assert_int_equal(1, sums_field(64, 4096, CAUSAL, "persistent"));
   assert_int_equal(0, sums_field(64, 8192, CAUSAL, "persistent"));
   assert_int_equal(1, sums_field(64, 4097, CAUSAL | IN_ORDER, "persistent"));
   assert_int_equal(0, sums_field(64, 8192, CAUSAL | IN_ORDER, "persistent"));
-  assert_int_equal(1, sums_field(128, 16384, 0, "persistent"));
+  assert_int_equal(1, sums_field(128, 8191, 0, "persistent"));
+  assert_int_equal(0, sums_field(128, 8192, 0, "persistent"));
+  assert_int_equal(0, sums_field(80, 16384, 0, "persistent"));
   assert_int_equal(1, sums_field(80, 100000, CAUSAL, "persistent"));
 }
 
@@ -128,14 +131,29 @@ static void test_backward_choose__consumers_are_half_a_step_apart_where_that_is_
   enum { CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
   (void)state;
   assert_int_equal(0, sums_field(64, 512, 0, "staggered"));
-  assert_int_equal(1, sums_field(64, 512, 0, "stores"));
-  assert_int_equal(1, sums_field(128, 4096, CAUSAL, "stores"));
-  assert_int_equal(0, sums_field(128, 4096, 0, "stores"));
+  assert_int_equal(0, sums_field(64, 1024, 0, "staggered"));
+  assert_int_equal(1, sums_field(64, 2048, 0, "staggered"));
+  assert_int_equal(1, sums_field(40, 16384, 0, "staggered"));
   assert_int_equal(0, sums_field(64, 1024, CAUSAL, "staggered"));
   assert_int_equal(1, sums_field(40, 4096, CAUSAL, "staggered"));
   assert_int_equal(0, sums_field(64, 4096, CAUSAL | IN_ORDER, "staggered"));
   assert_int_equal(1, sums_field(64, 16384, IN_ORDER, "staggered"));
   assert_int_equal(0, sums_field(128, 4096, 0, "staggered"));
+}
+
+/* In any order full attention always stores, because its tiles begin at different steps. */
+static void test_backward_choose__first_parts_are_stored_where_that_is_faster(void **state) {
+  enum { CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
+  (void)state;
+  for (int64_t head_dim = 40; head_dim <= 128; head_dim += 8) {
+    for (int64_t seq = 512; seq <= 16384; seq *= 2)
+      assert_int_equal(1, sums_field(head_dim, seq, 0, "stores"));
+  }
+  assert_int_equal(1, sums_field(64, 4095, CAUSAL, "stores"));
+  assert_int_equal(0, sums_field(64, 4096, CAUSAL, "stores"));
+  assert_int_equal(1, sums_field(128, 16384, CAUSAL, "stores"));
+  assert_int_equal(1, sums_field(64, 512, IN_ORDER, "stores"));
+  assert_int_equal(0, sums_field(64, 16384, IN_ORDER, "stores"));
 }
 
 static void test_backward_choose__few_blocks_of_grouped_heads_leave_dq_its_own_kernel(void **state) {
@@ -262,6 +280,7 @@ int main(void) {
       cmocka_unit_test(test_backward_choose__sums_dq_in_memory_where_that_is_faster),
       cmocka_unit_test(test_backward_choose__blocks_are_persistent_where_that_is_faster),
       cmocka_unit_test(test_backward_choose__consumers_are_half_a_step_apart_where_that_is_faster),
+      cmocka_unit_test(test_backward_choose__first_parts_are_stored_where_that_is_faster),
       cmocka_unit_test(test_backward_choose__few_blocks_of_grouped_heads_leave_dq_its_own_kernel),
       cmocka_unit_test(test_backward_choose__every_head_size_has_kernels),
       cmocka_unit_test(test_backward_choose__refuses_what_no_family_computes),

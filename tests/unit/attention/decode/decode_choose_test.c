@@ -104,6 +104,23 @@ static void test_decode_runs__are_parts_where_multiprocessors_would_end_apart(vo
   assert_int_equal(2 * 168, decode_plan_of(&tiles, &config, &h100).runs);
 }
 
+/* By steps of 128 keys two blocks of threads would run at a time on each multiprocessor, of three: 118 us on an H200,
+ * where steps of 64 keys, all parts at once, take 106. Heads whose parts are all run at once keep steps of 128 keys. */
+static void test_decode_choose__parts_of_64_columns_run_at_once(void **state) {
+  (void)state;
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem uneven = problem_of(2, 28, 28, 1, 27075, 64), even = problem_of(1, 32, 32, 1, 63100, 64);
+  assert_int_equal(KJIT_OK, choose(&uneven, &config));
+  assert_int_equal(64, config.tile_n);
+  const struct decode_tiles tiles = decode_tiles_of(&uneven, &config);
+  const uint32_t runs = decode_plan_of(&tiles, &config, &h200).runs;
+  assert_int_equal(7 * 56, runs);
+  assert_true(runs <= h200.multiprocessors * (uint32_t)config.blocks_per_sm);
+  assert_int_equal(KJIT_OK, choose(&even, &config));
+  assert_int_equal(128, config.tile_n);
+  assert_int_equal(2, config.blocks_per_sm);
+}
+
 /* Four tiles more than the card takes at a time would work alone on a second round of long caches. */
 static void test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty(void **state) {
   (void)state;
@@ -232,6 +249,7 @@ int main(void) {
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),
       cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_keep_memory_busy),
       cmocka_unit_test(test_decode_runs__are_parts_where_multiprocessors_would_end_apart),
+      cmocka_unit_test(test_decode_choose__parts_of_64_columns_run_at_once),
       cmocka_unit_test(test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty),
       cmocka_unit_test(test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks),
       cmocka_unit_test(test_decode_plan__takes_as_long_as_the_cards_memory),

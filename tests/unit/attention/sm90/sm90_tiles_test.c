@@ -98,6 +98,25 @@ static void test_sm90_tiles__no_part_is_empty_and_none_could_be_saved(void **sta
   }
 }
 
+/* A part without keys would arrive at a counter that the parts with keys have set to zero, so that the next launch
+ * would not begin at zero. */
+static void test_sm90_tiles__parts_are_no_more_than_key_blocks(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.consumers = 1;
+  config.split = 1;
+  int64_t most = 1;
+  for (config.tile_n = 16; config.tile_n <= 128; config.tile_n += 16)
+    for (int64_t keys = 1; keys <= 4096; keys += 93) {
+      const kjit_attention_problem problem = problem_of(1, 1, 1, 64, keys);
+      const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+      const int64_t chosen = parts_of(&tiles, &config);
+      assert_true(chosen <= tiles.key_blocks);
+      most = chosen > most ? chosen : most;
+    }
+  assert_true(most > 1);
+}
+
 /* Nothing that a config can ask for takes more memory than it may. */
 static void test_sm90_tiles__memory_is_bounded(void **state) {
   (void)state;
@@ -131,6 +150,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_tiles__parts_fill_the_card),
       cmocka_unit_test(test_sm90_tiles__few_blocks_are_not_cut_as_finely_as_can_be),
       cmocka_unit_test(test_sm90_tiles__no_part_is_empty_and_none_could_be_saved),
+      cmocka_unit_test(test_sm90_tiles__parts_are_no_more_than_key_blocks),
       cmocka_unit_test(test_sm90_tiles__memory_is_bounded),
       cmocka_unit_test(test_sm90_tiles__memory_is_that_of_the_kernel),
   };

@@ -39,6 +39,14 @@ EMULATOR_PTX("fence.proxy.async;"){static void run(){emulator->proxy_fence();
 }
 ;
 
+EMULATOR_PTX("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"){
+    static void run(unsigned &w0, unsigned &w1, unsigned &w2, unsigned &w3, const void *global){kjit::Chunk c;
+emulator->load_global(&c, global, sizeof c);
+w0 = c.word[0], w1 = c.word[1], w2 = c.word[2], w3 = c.word[3];
+}
+}
+;
+
 EMULATOR_PTX("ld.acquire.gpu.global.s32 %0, [%1];"){
     static void run(int &value, const int *global){emulator->load_global(&value, global, sizeof value);
 }
