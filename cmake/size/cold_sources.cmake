@@ -17,7 +17,7 @@ set(cold_folders base/files jit/admin jit/bundle jit/cache jit/compile jit/cubin
 set(cold_files
   attention/attention_empty.c attention/attention_tier.c attention/attention_variant_ahead.c attention/rule.c
   attention/prefill/prefill_config.c attention/serving/serving_arguments.c attention/serving/serving_config.c
-  attention/serving_sm90/serving_sm90_config.c
+  attention/serving/serving_model.c attention/serving_sm90/serving_sm90_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/log.c base/nvtx.c base/one_line.c base/target.c base/threads/quiet_thread.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c

@@ -59,13 +59,14 @@ typedef struct kjit_attention_serving_args {
                                          KJIT_FP8_E4M3; data NULL: 1 */
   int64_t batch;                    /**< sequences; without a sequence, or a row of q, nothing is done, nor appended */
   int64_t max_seqlen_q; /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
-  const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_k_new; /**< batch + 1 each */
-  const int32_t *seqused_q, *seqused_k;                          /**< batch each; k_new needs seqused_k */
-  const int32_t *cache_batch_idx;      /**< batch: row of the cache, or of the page table; NULL: b */
-  const int32_t *leftpad_k;            /**< batch: the first so many slots hold no key */
-  const int32_t *page_table;           /**< (rows, max_pages): key j lies in page page_table[row][j / page size] */
-  int64_t page_table_stride;           /**< elements between rows of the page table */
-  int64_t max_pages;                   /**< columns of the page table */
+  /** batch + 1 each; a sequence that begins at a negative offset has no rows, or no keys */
+  const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_k_new;
+  const int32_t *seqused_q, *seqused_k; /**< batch each; k_new needs seqused_k */
+  const int32_t *cache_batch_idx;       /**< batch: row of the cache, or of the page table; NULL: b */
+  const int32_t *leftpad_k;             /**< batch: the first so many slots hold no key */
+  const int32_t *page_table;            /**< (rows, max_pages): key j lies in page page_table[row][j / page size] */
+  int64_t page_table_stride;            /**< elements between rows of the page table */
+  int64_t max_pages;                    /**< columns of the page table; times the page size at most 2^30 */
   const void *rotary_cos, *rotary_sin; /**< (rotary_rows, rotary_columns / 2), contiguous, of q's dtype: q and k_new are
                                             rotated; only with k_new */
   int64_t rotary_rows, rotary_columns; /**< columns: a multiple of 16 up to q's; those behind stay as they are */

@@ -94,7 +94,7 @@ constexpr int kRowTableAt = kStatisticsAt + kKeyWarps * kRows * 2 * 4;
 constexpr int kRowTableBytes = kPaged ? 2 * kKeys * 16 : 0;
 constexpr int kWordAt = kRowTableAt + kRowTableBytes;
 constexpr int kPlanBytes = kThreads * 12; // the costs of a chunk of sequences, before the first tile
-constexpr int kScheduleBytes = kThreads * (20 + 8 * SERVING_PLAN_KEPT) + kThreads / kLanesPerWarp * 4; // schedule.cuh
+constexpr int kScheduleBytes = kThreads * 8 * (1 + SERVING_PLAN_KEPT) + SERVING_PLAN_SUMS_BYTES; // schedule.cuh
 constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : kPass == kPlan ? kScheduleBytes : 0;
 
 static_assert(kPass != kAttend || kPlanBytes <= kTilesBytes, "the plan lies where the tiles will");

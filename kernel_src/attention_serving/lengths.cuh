@@ -3,9 +3,10 @@
 //   rows    used_q[b], else cu_q[b + 1] - cu_q[b], else rows_q
 //   keys    used_k[b], else cu_k[b + 1] - cu_k[b], else the cache's positions; plus the appended, less leftpad[b]
 //
-// A negative length counts as 0. Lengths beyond what the tensors hold are cut, so that no address lies outside of them.
-// Row i stands at position i + keys - rows among the keys (aligned bottom right) and sees those from `low` on and below
-// `high` (struct Seen), as window_left, window_right and chunk have it; causal is window_right = 0.
+// A negative length counts as 0, and so does that of a sequence whose offset is negative. Lengths beyond what the
+// tensors hold are cut, so that no address lies outside of them. Row i stands at position i + keys - rows among the
+// keys (aligned bottom right) and sees those from `low` on and below `high` (struct Seen), as window_left, window_right
+// and chunk have it; causal is window_right = 0.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -30,11 +31,7 @@ KJIT_DEVICE int smaller(int a, int b) {
 
 // Positions of one row of the cache, or of one sequence's part of the keys of all.
 KJIT_DEVICE int cache_capacity(const attention_serving_params &p, int first_of_all) {
-  if (p.page_size) {
-    const int64_t slots = (int64_t)p.max_pages * p.page_size;
-    return slots < 0x7fffffff ? (int)slots : 0x7fffffff;
-  }
-  return p.rows_k - first_of_all;
+  return p.page_size ? p.max_pages * p.page_size : p.rows_k - first_of_all;
 }
 
 // Keys of sequence b that the cache holds before anything is appended. -1 and the like stay what they are.
@@ -49,11 +46,24 @@ KJIT_DEVICE int new_keys(const attention_serving_params &p, int b) {
   return p.cu_new ? at_least_0(p.cu_new[b + 1] - p.cu_new[b]) : p.rows_new;
 }
 
+// Has each sequence the same rows, its own row of the cache or of the page table, and a length of its own? Then what
+// follows is a few instructions of sequence_of()'s.
+KJIT_DEVICE bool is_usual(const attention_serving_params &p) {
+  return p.used_k && !p.cu_q && !p.used_q && !p.cu_k && !p.cu_new && !p.leftpad && !p.cache_index && !p.least_rows &&
+         !p.most_rows && (p.page_size || p.batch <= p.cache_rows);
+}
+
+KJIT_DEVICE Sequence usual_sequence(const attention_serving_params &p, int b) {
+  const int added = p.k_new ? p.rows_new : 0;
+  const int keys = smaller(p.used_k[b], cache_capacity(p, 0) - added) + added;
+  return {p.rows_q, at_least_0(keys), 0, b, 0};
+}
+
 KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   Sequence s;
   s.first_row = p.cu_q ? p.cu_q[b] : 0;
   const int wanted = p.used_q ? p.used_q[b] : p.cu_q ? p.cu_q[b + 1] - s.first_row : p.rows_q;
-  s.rows = at_least_0(smaller(wanted, p.rows_q - s.first_row));
+  s.rows = s.first_row < 0 ? 0 : at_least_0(smaller(wanted, p.rows_q - s.first_row));
   if (s.rows < p.least_rows || (p.most_rows && s.rows > p.most_rows)) s.rows = 0; // another launch computes them
   s.cache_row = p.cache_index ? p.cache_index[b] : b;
   const int pad = p.leftpad ? p.leftpad[b] : 0;
@@ -64,6 +74,7 @@ KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   const int keys = cached > capacity - added ? capacity : cached + added;
   s.keys = at_least_0(at_least_0(keys) - pad);
   // A row that the cache does not have holds no keys: nothing outside of it is read.
+  if (first_of_all < 0) s.keys = 0;
   if (!p.page_size && !p.cu_k && (unsigned)s.cache_row >= (unsigned)p.cache_rows) s.keys = 0;
   return s;
 }

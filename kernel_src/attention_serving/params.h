@@ -6,8 +6,13 @@
 #ifndef KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 
-/* Threads of the plan pass, which is one block, and of how many sequences each keeps what they cost. */
-enum { SERVING_PLAN_THREADS = 1024, SERVING_PLAN_KEPT = 4 };
+/* Threads of the plan pass, which is one block; of how many sequences each keeps what they cost; bytes of the sums of
+ * its warps. */
+enum { SERVING_PLAN_THREADS = 1024, SERVING_PLAN_KEPT = 4, SERVING_PLAN_SUMS_BYTES = 1536 };
+
+/* New keys of a sequence up to which the block of threads that attends to them can as well move them: its warps would
+ * move more one after the other than the append pass takes with the whole card. */
+enum { SERVING_FEW_NEW_KEYS = 16 };
 
 /* What lies between neighbours of a tensor of rows: of one sequence (of q, o and dense caches), cache row, or page; of
  * one position; of one head. `batch` is 0 where the rows of all sequences follow one another. */
@@ -81,7 +86,7 @@ struct attention_serving_params {
   int cache_rows;                /* without pages: rows of the cache; else its pages */
   int page_size;                 /* positions of a page; 0: no pages */
   int page_shift;                /* log2 of it, or -1 */
-  int max_pages;                 /* columns of the page table */
+  int max_pages;                 /* columns of the page table; max_pages * page_size is at most 2^30 */
   int window_left, window_right; /* keys to the left and right of the diagonal that a row sees; -1: all */
   int chunk;                     /* attention chunk; 0: none */
   int rotary_columns, rotary_rows;
@@ -96,6 +101,7 @@ struct attention_serving_params {
   float scale_log2;       /* the same times log2(e) */
   float softcap;          /* read where KJIT_softcap */
   int runs;               /* plan: runs of the schedule, the blocks of threads of the attend pass */
+  int appends;            /* the attend pass appends the new keys itself; else the append pass has */
 };
 
 #endif

@@ -59,6 +59,31 @@ KJIT_DEVICE int pieces(const attention_serving_params &p) {
   return p.rotary_interleaved ? p.rotary_columns / 8 : p.rotary_columns / 16;
 }
 
+// Pieces of a row and, behind them, the chunks that are not turned.
+KJIT_DEVICE int items(const attention_serving_params &p, int columns) {
+  return p.cos ? pieces(p) + (columns - p.rotary_columns) / kChunkElements : columns / kChunkElements;
+}
+
+// One item of a row in memory, turned: put(index, chunk) takes each of its chunks.
+template <typename Put>
+KJIT_DEVICE void turn_item(const attention_serving_params &p, const Chunk *row, int item, int position, Put put) {
+  const int of_row = p.cos ? pieces(p) : 0, turned = p.cos ? p.rotary_columns / kChunkElements : 0;
+  if (item >= of_row) {
+    const int index = item - of_row + turned;
+    put(index, ld_global_nc_16(row + index));
+    return;
+  }
+  Chunk low = ld_global_nc_16(row + item);
+  if (p.rotary_interleaved) {
+    turn_interleaved(p, low, item, position);
+  } else {
+    Chunk high = ld_global_nc_16(row + item + of_row);
+    turn_halves(p, low, high, item, position);
+    put(item + of_row, high);
+  }
+  put(item, low);
+}
+
 // Position of row `query` of a sequence's q.
 KJIT_DEVICE int position_of(const attention_serving_params &p, int sequence, int query) {
   const int first = p.rotary_at ? p.rotary_at[sequence] : p.used_k[sequence];

@@ -2,15 +2,13 @@
 //
 //   1. A thread adds up the costs of neighbouring sequences, ceil(batch / threads) of them. Sums over warps, then over
 //      the block, give every thread the totals and where its first sequence begins on the line.
-//   2. Runs are found a window at a time, one by each thread. Each sequence in which a run begins leaves a mark, itself
-//      and its begin, at the first run of the window that begins there.
-//   3. The last mark at or before a run is the run's sequence. Its head and tile follow by a division and a search.
+//   2. A thread for each run finds, by a search among the threads' begins, the thread whose sequences hold the run's
+//      begin, and among these the sequence. The head and the tile follow by a division and a search.
 // So no thread walks along the sequences or along the runs, and the time hardly depends on how long these are.
 //
 // A scheduler has eight of the warps, so that what every warp does takes eight times as long as what one does: warps
-// without a sequence, or without a run, skip what is done for these, and one warp adds up what all have. For the same
-// reason step 2 does not compute again what the first sequences of a thread cost, and quotients of 64 bits, which take
-// a hundred instructions, are estimated in fp32 and corrected.
+// without a sequence, or without a run, skip what is done for these, one warp adds up what all have, and a sequence
+// of a batch that decodes costs few instructions. Step 2 computes again only what a thread has no room to keep.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -28,6 +26,10 @@ struct Work {
 };
 
 KJIT_DEVICE Work work_of(const attention_serving_params &p, int b) {
+  if (is_usual(p) && (int64_t)p.rows_q * p.group <= cfg::kRows) {
+    const Sequence s = usual_sequence(p, b);
+    return {begin_of(p, s, s.rows > 0), s.keys, s.rows > 0};
+  }
   const Sequence s = sequence_of(p, b);
   const int tiles = tiles_of(p, s);
   return {begin_of(p, s, tiles), s.keys, tiles};
@@ -59,36 +61,31 @@ struct Schedule {
   static constexpr int kWarps = cfg::kThreads / kLanesPerWarp;
   static_assert(cfg::kPass != cfg::kPlan || kWarps == kLanesPerWarp, "a warp adds up what the warps have");
 
-  // In shared memory: a mark of each run of the window. In its place before: the totals of each warp, and what follows
-  // from them.
+  // In shared memory: the totals of each warp, and what follows from them.
   struct Sums {
     Totals of_warps[kWarps];
     int64_t begins[kWarps]; // of each warp's first sequence, on the line
     Runs runs;
   };
-  struct Marks {
-    int64_t begins[cfg::kThreads]; // of the sequence, on the line
-    int64_t costs[cfg::kThreads];  // of one head of it; negative: it has several tiles
-    int sequences[cfg::kThreads];  // negative: no mark
-    int last[kWarps];              // the last mark of each warp's runs, or -1
-  };
-  // What one head of a sequence costs, negative where that has other than one tile, for the first ones of each thread.
+  // What one head of a sequence costs, negative where that has other than one tile, for the first ones of each thread;
+  // and where its first sequence begins on the line.
   struct Kept {
     int64_t costs[SERVING_PLAN_KEPT][cfg::kThreads];
+    int64_t begins[cfg::kThreads];
   };
-  static_assert(sizeof(Kept) + sizeof(Marks) == cfg::kScheduleBytes, "costs and marks have their place");
-  static_assert(sizeof(Sums) <= sizeof(Marks), "sums lie where the marks will");
+  static_assert(sizeof(Kept) + SERVING_PLAN_SUMS_BYTES == cfg::kScheduleBytes || cfg::kPass != cfg::kPlan,
+                "costs and sums have their place");
+  static_assert(sizeof(Sums) <= SERVING_PLAN_SUMS_BYTES, "sums have their place");
 
   const attention_serving_params &p;
   Kept &kept;
-  Marks &marks;
+  Sums &sums;
   const int thread, lane, warp;
-  const int from, to; // this thread's sequences
-  int64_t begin = 0;  // of the first of them, on the line
+  const int each; // sequences of a thread
 
   KJIT_DEVICE Schedule(const attention_serving_params &params, char *shared)
-      : p(params), kept(*(Kept *)shared), marks(*(Marks *)(shared + sizeof(Kept))), thread((int)threadIdx.x),
-        lane(thread % kLanesPerWarp), warp(thread / kLanesPerWarp), from(first_of(thread)), to(first_of(thread + 1)) {}
+      : p(params), kept(*(Kept *)shared), sums(*(Sums *)(shared + sizeof(Kept))), thread((int)threadIdx.x),
+        lane(thread % kLanesPerWarp), warp(thread / kLanesPerWarp), each(ceil_div(p.batch, cfg::kThreads)) {}
 
   KJIT_DEVICE void write(int count) {
     const Runs runs = add_up(count);
@@ -104,26 +101,22 @@ struct Schedule {
         out[r] = run_of_part(p, runs, r);
       return;
     }
-    for (int first = 0; first < count; first += cfg::kThreads) {
-      mark(first, runs.length);
-      const int found = last_mark();
-      if (first + thread < count) out[first + thread] = find((first + thread) * runs.length, found);
-    }
+    for (int r = thread; r < count; r += cfg::kThreads)
+      out[r] = find(r * runs.length);
   }
 
 private:
   KJIT_DEVICE int first_of(int thread) const {
-    const int64_t first = (int64_t)thread * ceil_div(p.batch, cfg::kThreads);
+    const int64_t first = (int64_t)thread * each;
     return first < p.batch ? (int)first : p.batch;
   }
 
   // Has some lane of the warp a sequence?
   KJIT_DEVICE bool has_sequences() const { return first_of(warp * kLanesPerWarp) < p.batch; }
 
-  // One head of sequence b, which is one of this thread's, after step 1: as Kept has it.
-  KJIT_DEVICE int64_t signed_cost(int b) const {
-    if (b - from < SERVING_PLAN_KEPT) return kept.costs[b - from][thread];
-    return signed_cost(work_of(p, b));
+  // One head of sequence b, which is the thread's number `index`, after step 1: as Kept has it.
+  KJIT_DEVICE int64_t signed_cost(int of_thread, int b, int index) const {
+    return index < SERVING_PLAN_KEPT ? kept.costs[index][of_thread] : signed_cost(work_of(p, b));
   }
   static KJIT_DEVICE int64_t signed_cost(const Work &work) { return work.tiles == 1 ? work.cost : -work.cost; }
   static KJIT_DEVICE int64_t absolute(int64_t cost) { return cost < 0 ? -cost : cost; }
@@ -158,15 +151,16 @@ private:
     return all;
   }
 
-  // Step 1: the runs; `begin` of this thread's sequences.
+  // Step 1: the runs; where the threads' sequences begin.
   KJIT_DEVICE Runs add_up(int count) {
-    Sums &sums = *(Sums *)&marks;
+    const int from = first_of(thread), mine = first_of(thread + 1) - from;
     int64_t in_warp = 0;
     Totals own;
     if (has_sequences()) {
-      for (int b = from; b < to; b++) {
-        const Work work = work_of(p, b);
-        if (b - from < SERVING_PLAN_KEPT) kept.costs[b - from][thread] = signed_cost(work);
+#pragma unroll 1
+      for (int i = 0; i < mine; i++) {
+        const Work work = work_of(p, from + i);
+        if (i < SERVING_PLAN_KEPT) kept.costs[i][thread] = signed_cost(work);
         Totals one;
         one.cost = one.least = one.most = work.cost;
         one.keys = work.keys;
@@ -187,56 +181,44 @@ private:
       if (lane == 0) sums.runs = runs_of(p, all, count);
     }
     __syncthreads(); // the sums are there
-    begin = (in_warp + sums.begins[warp]) * p.heads_kv;
-    const Runs runs = sums.runs;
-    __syncthreads(); // everybody has read them
-    return runs;
+    if (has_sequences()) kept.begins[thread] = (in_warp + sums.begins[warp]) * p.heads_kv;
+    __syncthreads(); // the begins are there
+    return sums.runs;
   }
 
-  // Step 2, for the runs from `first` on.
-  KJIT_DEVICE void mark(int first, int64_t length) {
-    marks.sequences[thread] = -1;
-    __syncthreads(); // the marks are cleared, and those of the window before were read
-    int64_t at = begin;
-    int run = from < to ? quotient(at + length - 1, length) : 0;
+  // Step 2, for a run that begins at `at`: the tile that holds it.
+  KJIT_DEVICE attention_serving_run find(int64_t at) const {
+    const int holder = thread_at(at), from = first_of(holder), to = first_of(holder + 1);
+    int64_t before = kept.begins[holder];
+#pragma unroll 1
     for (int b = from; b < to; b++) {
-      const int64_t cost = signed_cost(b), end = at + absolute(cost) * p.heads_kv;
-      const int behind = quotient(end + length - 1, length), place = (run < first ? first : run) - first;
-      if (behind > run && behind > first && place < cfg::kThreads) {
-        marks.sequences[place] = b;
-        marks.begins[place] = at;
-        marks.costs[place] = cost;
-      }
-      at = end;
-      run = behind;
+      const int64_t signed_one = signed_cost(holder, b, b - from), cost = absolute(signed_one);
+      if (at < before + cost * p.heads_kv) return find_tile(b, signed_one, before, at);
+      before += cost * p.heads_kv;
     }
-    __syncthreads(); // the marks are there
+    return {p.batch, 0, 0, 0, 0}; // behind all work
   }
 
-  // The place of the last mark at or before this thread's; -1 where there is none.
-  KJIT_DEVICE int last_mark() {
-    const unsigned marked = __ballot_sync(0xffffffffu, marks.sequences[thread] >= 0);
-    const unsigned up_to_lane = marked & (0xffffffffu >> (kLanesPerWarp - 1 - lane));
-    if (lane == 0) marks.last[warp] = highest(marked);
-    __syncthreads(); // the warps' last marks are there
-    const unsigned with = __ballot_sync(0xffffffffu, lane < warp && marks.last[lane] >= 0);
-    if (up_to_lane) return warp * kLanesPerWarp + highest(up_to_lane);
-    return with ? highest(with) * kLanesPerWarp + marks.last[highest(with)] : -1;
+  // The last thread whose sequences begin no later than `at`.
+  KJIT_DEVICE int thread_at(int64_t at) const {
+    int low = 0, high = (p.batch - 1) / each;
+#pragma unroll 1
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (kept.begins[middle] <= at)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    return low;
   }
 
-  static KJIT_DEVICE int highest(unsigned bits) {
-    return bits ? 31 - __clz((int)bits) : -1;
-  }
-
-  // Step 3: the tile that holds position `at`, of the sequence that left mark `found`.
-  KJIT_DEVICE attention_serving_run find(int64_t at, int found) const {
-    if (found < 0) return {p.batch, 0, 0, 0, 0};
-    const int b = marks.sequences[found];
-    const int64_t before = marks.begins[found], marked = marks.costs[found], cost = absolute(marked);
-    if (at >= before + cost * p.heads_kv) return {p.batch, 0, 0, 0, 0}; // behind all work
+  // The tile of sequence b, which begins at `before`, that holds `at`. `one`: what a head costs, as Kept has it.
+  KJIT_DEVICE attention_serving_run find_tile(int b, int64_t one, int64_t before, int64_t at) const {
+    const int64_t cost = absolute(one);
     const int head = quotient(at - before, cost);
     const int64_t begins = before + head * cost;
-    if (marked > 0) return {b, head, 0, 0, begins};
+    if (one > 0) return {b, head, 0, 0, begins};
     const Place place = place_of(p, b, at - begins);
     return {b, head, place.tile, 0, begins + place.begins};
   }

@@ -37,9 +37,7 @@
 #error "attention_serving_sm90 requires sm_90a"
 #endif
 
-#if KJIT_one_part && KJIT_cache == 24
-using Params = attention_serving_one_part_e4m3_params;
-#elif KJIT_one_part
+#if KJIT_one_part
 using Params = attention_serving_one_part_params;
 #else
 using Params = attention_serving_sm90_params;

@@ -9,6 +9,8 @@
 
 #include "attention_serving_sm90/layout.h"
 
+#include "attention_serving/params.h"
+
 #if !defined(KJIT_dtype)
 #error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
 #elif !defined(KJIT_cache)
@@ -114,7 +116,16 @@ constexpr int kNarrowBytes = kStatisticsAt + kKeyWarps * kRows * 8;
 using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
-constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kOnePart ? kMergeBytes : kWideBytes;
+// The kernels with one_part that append new keys and rotate Q themselves. With 128 rows shared memory has no room for
+// it; with K and V of 8 bits the append pass does it, and calls with rotary tables are left to other kernels.
+constexpr bool kAppends = kOnePart && !kNarrow && kRows == SERVING_SM90_M;
+// There, behind what merging takes, the rows of Q are rotated, with 16 bytes that spread them over the banks.
+constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBytes;
+// Then new keys that are to be appended, each with its value.
+constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
+constexpr int kAppendBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
+
+constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kOnePart ? kMergeBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");

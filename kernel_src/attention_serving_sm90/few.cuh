@@ -182,8 +182,8 @@ private:
     s = {};
     keys = all_see = {};
     start = blocks = 0;
-    if (is_usual()) {
-      if (b < p.batch) s = {p.rows_q, usual_keys(b), 0, b, 0};
+    if (is_usual(p)) {
+      if (b < p.batch) s = usual_sequence(p, b);
     } else if (b < p.batch) {
       s = sequence_of(p, b);
     }
@@ -196,16 +196,6 @@ private:
       if (keys.high > keys.low) blocks = ceil_div(keys.high - start, cfg::kKeys);
     }
     present = __ballot_sync(0xffffffffu, s.rows > 0);
-  }
-
-  // Does each sequence have the same rows, its own row of the cache or of the page table, and a length? What follows is
-  // then a few instructions of sequence_of()'s.
-  KJIT_DEVICE bool is_usual() const {
-    return p.used_k && !p.cu_q && !p.used_q && !p.cu_k && !p.k_new && !p.leftpad && !p.cache_index && !p.least_rows &&
-           !p.most_rows && (p.page_size || p.batch <= p.cache_rows);
-  }
-  KJIT_DEVICE int usual_keys(int b) const {
-    return at_least_0(smaller(p.used_k[b], cache_capacity(p, 0)));
   }
 
   // Runs of a tile of so many key blocks, each of at most `most`.

@@ -4,9 +4,10 @@
 //
 // A warpgroup computes for each 64 rows of the tile: with 128 rows two, which multiply the same K and V. They also load
 // these: the last warp by TMA (one_part_boxes.cuh), or all warps row by row (one_part_rows.cuh). Q is held in
-// registers. A step for one block of keys exists once in the code, and masking is a branch in it. The host gives this
-// kernel no call with a window to the left, chunks, rotary tables, sinks, softcap, left padding, ragged rows, or a
-// cache of 8 bits.
+// registers. A step for one block of keys exists once in the code, and masking is a branch in it. With 64 rows new keys
+// are appended and Q is rotated where a call asks for it (new_keys.cuh). The host gives this kernel no call with a
+// window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none
+// with rotary tables.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
@@ -19,9 +20,12 @@
 #include <kjit/ptx/tma.cuh>
 #include <kjit/warp.cuh>
 
+#include "attention_serving_sm90/new_keys.cuh"
 #include "attention_serving_sm90/one_part_result.cuh"
 #include "attention_serving_sm90/part.cuh"
 #include "attention_serving_sm90/shared.cuh"
+
+#include "attention_serving/rotary.cuh"
 
 #if KJIT_gathered
 #include "attention_serving_sm90/one_part_rows.cuh"
@@ -51,6 +55,7 @@ struct OnePart {
   float o[kOutput8][4];
   float maximum[2], sum[2]; // of this thread's rows warp * 16 + lane / 4 and + 8; the sums over this thread's columns
   int seen[2];              // keys that these rows see
+  int new_from = append::kNever; // position of the sequence's first new key
 
   KJIT_DEVICE OnePart(const attention_serving_one_part_params &params, Layout layout, int warp)
       : p(params), at(layout), thread((int)threadIdx.x), warp(warp), lane(thread % kLanesPerWarp),
@@ -71,6 +76,11 @@ struct OnePart {
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
+    if constexpr (cfg::kAppends) {
+      if (p.appends) new_from = p.used_k[part.sequence];
+      const bool writes = smallest(part.to * cfg::kKeys) > new_from && warp != kLoader && turn(warp) < p.rows_new;
+      if (writes || (p.rotates && has_rows(0))) prepare(p, part, at.work(), new_from, warp, lane);
+    }
     start(result);
     // The first pass of the loop, in front of the first block, fills all stages, so that the code that loads exists
     // once. `is_first` depends on a parameter, because the compiler would otherwise make a second copy for that pass.
@@ -81,6 +91,9 @@ struct OnePart {
       if (Loads::kAllWarps || warp == kLoader) loads.load_block(part, ring, block, is_first);
       if (!is_first) ring.advance();
       is_first = false;
+      // What is seldom run lies at the end of the loop, so that the code of a step is in one piece.
+      if constexpr (cfg::kAppends)
+        if ((block + 2) * cfg::kKeys > new_from && block + 1 < part.to) place_new_keys((block + 1) * cfg::kKeys);
     }
     if (part.parts == 1) {
       result.store(warp, o, maximum, sum);
@@ -129,14 +142,55 @@ private:
     }
   }
 
+  // What moves the new keys of a tile: the warps but the loader's, the first of which has other work, and so comes
+  // last.
+  static KJIT_DEVICE append::NewKeys new_keys(const attention_serving_one_part_params &p, const Part &part, char *work,
+                                              int first, int warp, int lane) {
+    return {p.all, (Chunk *)(work + cfg::kKeptAt), part.sequence, part.head, first, turn(warp), kLoader, lane};
+  }
+  static KJIT_DEVICE int turn(int warp) {
+    return kLoader - 1 - warp;
+  }
+
+  KJIT_DEVICE const char *query_row(int query, int head) const {
+    return (const char *)p.q + 2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head);
+  }
+  static KJIT_DEVICE char *turned_row(char *work, int row) {
+    return work + cfg::kTurnedAt + row * cfg::kTurnedRowBytes;
+  }
+
+  // What calls with new keys do first: rotate the warp's rows of Q, on their way to shared memory, and write the new
+  // keys to the cache. It is no part of the kernel's own code, which lies in one piece for calls without new keys; and
+  // nothing of the accumulators lives yet.
+  static __device__ __noinline__ void prepare(const attention_serving_one_part_params &p, Part part, char *work,
+                                              int first, int warp, int lane) {
+    const int rows = p.rows_q * p.group, left = rows - warp * 16;
+    const int items = rotary::items(p.all, cfg::kHeadDim);
+    if (p.rotates) {
+#pragma unroll 1
+      for (int i = lane; i < (left < 16 ? left : 16) * items; i += kLanesPerWarp) {
+        const int row = warp * 16 + i / items, query = row / p.group, head = part.head * p.group + row % p.group;
+        Chunk *const to = (Chunk *)turned_row(work, row);
+        const int64_t from = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
+        rotary::turn_item(p.all, (const Chunk *)((const char *)p.q + 2 * from), i % items,
+                          rotary::position_of(p.all, part.sequence, query),
+                          [&](int index, const Chunk &chunk) { to[index] = chunk; });
+      }
+      __syncwarp(); // other lanes read what a lane has written
+    }
+    const int end = smaller(part.to * cfg::kKeys, part.keys);
+    if (end > first && warp != kLoader) new_keys(p, part, work, first, warp, lane).write(part.from * cfg::kKeys, end);
+  }
+
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
-  // exist has the values of row 0.
+  // exist has the values of one that does: the warp's first, because a warp rotates its own rows alone.
   KJIT_DEVICE void load_query(const OnePartResult &result, int r) {
     int query, head;
-    result.find_row(result.own_row(r) < rows ? result.own_row(r) : 0, query, head);
+    const int own = result.own_row(r), row = own < rows ? own : warp * 16;
+    result.find_row(row, query, head);
     if (p.window_right >= 0) seen[r] = smallest(query + part.keys - p.rows_q + p.window_right + 1);
-    const char *const from = (const char *)p.q + 2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq +
-                                                      head * p.q_stride.head + 2 * (lane % 4));
+    const bool is_turned = cfg::kAppends && p.rotates;
+    const char *const from = (is_turned ? turned_row(at.work(), row) : query_row(query, head)) + 4 * (lane % 4);
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
 #pragma unroll
@@ -165,6 +219,17 @@ private:
     multiply_output(slot);
     mbarrier_arrive_if(at.values_empty(slot), lane == 0);
     __syncwarp();
+  }
+
+  // Of the block that is next, whose first key is `key`.
+  KJIT_DEVICE void place_new_keys(int key) {
+    const int slot = ring.slot;
+    mbarrier_wait_parity(at.keys_full(slot), ring.parity);
+    mbarrier_wait_parity(at.values_full(slot), ring.parity);
+    if (warp != kLoader)
+      new_keys(p, part, at.work(), new_from, warp, lane)
+          .place(at.keys(slot), at.values(slot), key, smallest(key + cfg::kKeys));
+    __syncthreads(); // all have been placed
   }
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.

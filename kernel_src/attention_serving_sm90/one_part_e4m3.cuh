@@ -29,10 +29,9 @@ struct OnePart {
   Ring<cfg::kStages> ring;
   Warp products;
 
-  KJIT_DEVICE OnePart(const attention_serving_one_part_e4m3_params &params, Layout layout, int warp)
-      : p(params.one_part), serving(params.serving), at(layout), thread((int)threadIdx.x), warp(warp),
-        lane(thread % kLanesPerWarp), loads(params.one_part, layout, warp, lane),
-        products(params.serving, layout.keys(0), layout.values(0), warp, lane) {}
+  KJIT_DEVICE OnePart(const attention_serving_one_part_params &params, Layout layout, int warp)
+      : p(params), serving(params.all), at(layout), thread((int)threadIdx.x), warp(warp), lane(thread % kLanesPerWarp),
+        loads(params, layout, warp, lane), products(params.all, layout.keys(0), layout.values(0), warp, lane) {}
 
   KJIT_DEVICE void run() {
     if (warp == kLoader) loads.begin_barriers();

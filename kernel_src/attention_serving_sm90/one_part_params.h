@@ -25,6 +25,8 @@ struct attention_serving_one_part_params {
   int runs_of_tile; /* blocks of threads of the grid / tiles, >= 1 */
   int capacity;     /* positions of a row of the cache, or of the page table: less than 2^26 */
   int rows_new;     /* keys that every sequence appends; 0 */
+  int appends;      /* this launch appends them, as `all` says */
+  int rotates;      /* Q is rotated, as `all` says */
   int rows_q, group;
   int window_right; /* keys to the right of the diagonal that a row sees; -1: all */
   int box_rows;     /* divides KJIT_keys */
@@ -40,13 +42,8 @@ struct attention_serving_one_part_params {
   struct attention_serving_strides o_stride;
   float *lse;
   long long lse_batch_stride, lse_head_stride;
-  struct serving_rows k_rows, v_rows; /* with `gathered`, in place of the maps and of box_rows and box_shift */
-};
-
-/* With K and V of 8 bits. */
-struct attention_serving_one_part_e4m3_params {
-  struct attention_serving_one_part_params one_part;
-  struct attention_serving_params serving;
+  struct serving_rows k_rows, v_rows;  /* with `gathered`, in place of the maps and of box_rows and box_shift */
+  struct attention_serving_params all; /* with K and V of 8 bits, and where there are new keys */
 };
 
 #endif

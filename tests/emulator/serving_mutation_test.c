@@ -35,24 +35,6 @@ static const struct mutation dense_mutations[] = {
      "bool inside = row <= left &&"},
 };
 
-/* Caught by new keys that are appended and rotated. */
-static const struct mutation append_mutations[] = {
-    {"Q is not rotated", "attention_serving_sm90/worker.cuh", "if (p.cos) return", "if (p.batch < 0) return"},
-    {"all rows are rotated by the first position", "attention_serving/rotary.cuh",
-     "p.rotary_by_row ? first + query : first", "first"},
-    {"a key is appended one position late", "attention_serving/append.cuh",
-     "p.used_k[found.sequence] + found.index;\\n", "p.used_k[found.sequence] + found.index + 1;\\n"},
-    {"the columns that are not rotated are forgotten", "attention_serving/append.cuh", "if (i >= pieces) {",
-     "if (i >= of_key) {"},
-};
-
-/* Caught by the same behind left padding, which the kernel without TMA serves. */
-static const struct mutation padded_append_mutations[] = {
-    {"Q is not rotated", "attention_serving/attend.cuh", "rotate_query(p, rows, tile.sequence, tiles);", ";"},
-    {"all rows are rotated by the first position", "attention_serving/tiles.cuh",
-     "p.rotary_by_row ? begin + rows.query(row) : begin", "begin"},
-};
-
 /* Caught by prefill of sequences in pages, with a window, where unused slots hold NaN. Each of them is a compile of
  * some seconds: the first by default, all with KJIT_TEST_ALL_CONFIGS. */
 static const struct mutation prefill_mutations[] = {
@@ -183,31 +165,6 @@ static void test_serving__mistakes_with_unused_slots_are_caught(void **state) {
   assert_caught(state, &c, dense_mutations, sizeof dense_mutations / sizeof *dense_mutations);
 }
 
-static struct serving_case appending_case(void) {
-  struct serving_case c = serving_plain_case();
-  c.batch = 2;
-  c.cache = SERVING_PAGED;
-  c.append = true;
-  c.causal = true;
-  c.rows[0] = c.rows[1] = 2;
-  c.added[0] = c.added[1] = 2;
-  c.keys[0] = 50;
-  c.keys[1] = 3;
-  c.rotary_columns = 32;
-  return c;
-}
-
-static void test_serving__mistakes_in_appending_are_caught(void **state) {
-  const struct serving_case c = appending_case();
-  assert_caught(state, &c, append_mutations, sizeof append_mutations / sizeof *append_mutations);
-}
-
-static void test_serving__mistakes_in_appending_behind_padding_are_caught(void **state) {
-  struct serving_case c = appending_case();
-  c.leftpad[0] = 3;
-  assert_caught(state, &c, padded_append_mutations, sizeof padded_append_mutations / sizeof *padded_append_mutations);
-}
-
 static void test_serving__mistakes_in_prefill_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 4;
@@ -289,8 +246,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__mistakes_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_unused_slots_are_caught),
-      cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
-      cmocka_unit_test(test_serving__mistakes_in_appending_behind_padding_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_mixed_batches_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),

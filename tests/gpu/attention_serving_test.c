@@ -255,6 +255,19 @@ static void test_serving__prefill_is_right(void **state) {
   expect_right(state, cases, 6);
 }
 
+/* Rows and keys in front of all tensors are nobody's; by the kernels for few rows, for many rows and for any device. */
+static void test_serving__offsets_below_0_are_nobodys(void **state) {
+  struct serving_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    cases[i] = serving_plain_case();
+    serving_set_lengths(&cases[i], 3, (const int[]){0, i == 1 ? 90 : 2, 1}, (const int[]){0, 100, 33});
+    cases[i].cache = i == 2 ? SERVING_DENSE : SERVING_RAGGED;
+    cases[i].ragged_q = cases[i].begins_below_0 = true;
+    cases[i].use_leftpad = i == 2;
+  }
+  expect_right(state, cases, 3);
+}
+
 static void test_serving__mixed_and_padded_batches_are_right(void **state) {
   struct serving_case mixed[SERVING_MIXED_CASES], padded[SERVING_PADDED_CASES];
   serving_mixed_cases(mixed);
@@ -322,6 +335,7 @@ int main(void) {
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__prefill_is_right),
       cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),
+      cmocka_unit_test(test_serving__offsets_below_0_are_nobodys),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),
       ALONE(test_serving__schedule_of_many_sequences_follows_the_line),
       ALONE(test_serving__schedule_of_more_sequences_than_are_kept_follows_the_line),

@@ -190,6 +190,64 @@ static void test_serving_few_tiles__appended_keys_are_right(void **state) {
   expect_every(state, cases, 3, 1);
 }
 
+/* New keys in two blocks of keys, which may be of two blocks of threads; as many as one launch appends, and one more;
+ * more of them than rows. */
+static void test_serving_few_tiles__appended_keys_in_several_blocks_are_right(void **state) {
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = plain_case(2, (const int[]){3, 3}, (const int[]){i == 1 ? 121 : 1015, i % 2 ? 0 : 61});
+    cases[i].heads_kv = 1 + i % 2;
+    cases[i].group = 5;
+    cases[i].append = true;
+    cases[i].causal = i != 2;
+    cases[i].added[0] = cases[i].added[1] = i == 3 ? 17 : i == 2 ? 3 : 16;
+    cases[i].head_dim = i ? 64 : 128;
+    cases[i].layout = (enum serving_layout)(i % 3);
+    if (i == 2) cases[i].cache = SERVING_DENSE;
+  }
+  expect_every(state, cases, 4, 1);
+}
+
+/* Rows and head sizes whose pieces are no whole rounds of a warp, both ways of pairing columns, part of the columns. */
+static void test_serving_few_tiles__rotated_keys_are_right(void **state) {
+  static const int rows[] = {1, 2, 4, 3, 1, 9}, groups[] = {4, 8, 16, 1, 40, 1}, columns[] = {128, 16, 64, 32, 128, 96};
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
+    cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){i == 4 ? -1 : 125, 61 + 300 * i});
+    cases[i].append = true;
+    cases[i].causal = i % 3 != 2;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    cases[i].head_dim = i == 3 ? 40 : 128;
+    cases[i].group = groups[i];
+    cases[i].added[0] = cases[i].added[1] = i == 5 ? 7 : i == 4 ? 1 : rows[i];
+    cases[i].rotary_columns = columns[i];
+    cases[i].interleaved = i % 2;
+    cases[i].use_rotary_seqlens = i == 2;
+    if (i == 1) cases[i].cache = SERVING_DENSE;
+  }
+  expect_every(state, cases, 6, 1);
+}
+
+/* The kernel that loads row by row appends and rotates too; before those for many rows and for caches of 8 bits the
+ * append pass runs, and rotary tables are other kernels'. */
+static void test_serving_few_tiles__appending_to_every_cache_is_right(void **state) {
+  static const int pages[] = {1, 4, 2, 16, 16, 16, 16};
+  struct serving_case cases[7];
+  for (int i = 0; i < 7; i++) {
+    const int rows = i < 3 ? 1 + i : 2;
+    cases[i] = plain_case(2, (const int[]){rows, rows}, (const int[]){i == 2 ? -1 : 127, 500});
+    cases[i].page_size = pages[i];
+    cases[i].group = i == 3 || i == 4 ? 40 : 4;
+    cases[i].append = cases[i].causal = true;
+    cases[i].added[0] = cases[i].added[1] = i == 1 ? 9 : rows;
+    cases[i].narrow = i > 4;
+    cases[i].rotary_columns = i == 1 || i == 3 || i == 5 ? 0 : 32;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[2].added[0] = cases[2].added[1] = 1;
+  expect_every(state, cases, 7, 1);
+}
+
 /* With few multiprocessors left there are fewer blocks of threads than tiles: another kernel takes the call. */
 static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **state) {
   struct serving_case cases[2];
@@ -226,6 +284,9 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
+      cmocka_unit_test(test_serving_few_tiles__appended_keys_in_several_blocks_are_right),
+      cmocka_unit_test(test_serving_few_tiles__rotated_keys_are_right),
+      cmocka_unit_test(test_serving_few_tiles__appending_to_every_cache_is_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
       cmocka_unit_test(test_serving_few_tiles__two_sequences_of_a_lane_are_right),
   };

@@ -24,6 +24,8 @@ struct serving_case {
   enum serving_layout layout;
   int page_size;
   bool ragged_q, ragged_new;
+  bool begins_below_0; /* cu_seqlens: the first sequence, which has no rows and no keys, would have some in front of all
+                        */
   int rows[SERVING_BATCH_MAX];    /* of q; where they differ, ragged_q or seqused_q tells them */
   int keys[SERVING_BATCH_MAX];    /* in the cache, the padding on the left included; may be -1 with append */
   int added[SERVING_BATCH_MAX];   /* appended; all equal unless ragged_new */

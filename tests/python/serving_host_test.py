@@ -159,9 +159,18 @@ class Host(OnFakeDevice):
                 other()
             self.assertEqual(len(_serving._calls.known), known + count + 1, count)
 
-    def test_append__is_overlapped_by_what_attends(self):
+    def test_append__to_few_sequences_is_part_of_what_attends(self):
+        turned = {"rotary_cos": memory(64, SIZE // 2), "rotary_sin": memory(64, SIZE // 2)}
+        for batch, expected in ((1, 1), (4, 2)):  # the driver that only counts has 16 multiprocessors
+            cache, new = Cache(batch), memory(batch, 1, HEADS_KV, SIZE)
+            for options in ({}, turned):
+                launches = DRIVER.asked_launches()
+                cache.decode(batch, k=new, v=new, **options)
+                self.assertEqual(DRIVER.asked_launches() - launches, expected)
+
+    def test_append__of_many_keys_is_overlapped_by_what_attends(self):
         """Attention is a programmatic dependent of the append pass in front of it, and of nothing else."""
-        cache, new = Cache(4), memory(4, 1, HEADS_KV, SIZE)
+        cache, new = Cache(4), memory(4, 17, HEADS_KV, SIZE)
         cache.decode(4, k=new, v=new)
         self.assertEqual(DRIVER.asked_attribute(PROGRAMMATIC), 1)
         cache.decode(4)

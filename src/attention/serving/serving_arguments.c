@@ -176,7 +176,13 @@ static kjit_status check_cache(const kjit_attention_serving_args *args, const st
   const kjit_tensor *k = &operands[K].tensor;
   if (args->page_table) {
     if (k->shape[SEQ] < 1) return error_invalid(error, "k.shape (seq)", "a page must have at least one position");
+    const int64_t most = SERVING_MAX_LENGTH / k->shape[SEQ];
     kjit_status status = check_number("max_pages", args->max_pages, 1, SERVING_MAX_LENGTH, error);
+    if (status == KJIT_OK && args->max_pages > most) {
+      return error_set(error, KJIT_ERR_INVALID_ARG,
+                       "max_pages is %lld: must be at most %lld with pages of %lld positions, 2^30 in all",
+                       (long long)args->max_pages, (long long)most, (long long)k->shape[SEQ]);
+    }
     return status == KJIT_OK ? check_number("page_table_stride", args->page_table_stride, 0, INT64_MAX / 8, error)
                              : status;
   }

@@ -3,7 +3,7 @@
  * 1. the arguments are checked, for the device that is current; they describe a problem;
  * 2. the problem and the card choose a config, which is a few comparisons; its kernel is looked up, and the first time
  *    compiled and loaded;
- * 3. with new keys the append pass is enqueued;
+ * 3. with new keys the append pass is enqueued, unless the attend pass appends them;
  * 4. the attend pass is enqueued, with the caller's workspace or the stream's; where sequences with few rows on many
  *    keys may be among others, and the family does not divide their keys, in two launches, one for each kind.
  *
@@ -96,6 +96,11 @@ static unsigned plan_tag(const struct call *call) {
   return tag | 1;
 }
 
+/* Can its kernel append new keys itself? */
+static bool can_append(const struct part *part) {
+  return part->choice.family->appends && part->choice.family->appends(part->choice.values);
+}
+
 /* Choose a part's kernel. */
 static kjit_status decide_part(struct call *call, const struct serving_problem *problem, int32_t sm_margin,
                                struct part *part, kjit_error *error) {
@@ -156,6 +161,7 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   serving_arguments_fill(args, &call->params);
   call->params.runs = (int)main_part(call)->runs;
   call->params.plan_tag = plan_tag(call);
+  call->params.appends = call->problem.meets_new_keys && call->part_count == 1 && can_append(main_part(call));
   if (args->schedule && args->schedule_bytes >= schedule_bytes(call))
     call->params.plan = (struct attention_serving_plan_head *)(uintptr_t)args->schedule;
   return KJIT_OK;
@@ -189,6 +195,11 @@ static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit
   return enqueue_pass(call, KJIT_SERVING_APPEND, (uint32_t)(wanted < most ? wanted : most), stream, error);
 }
 
+/* Is the append pass needed? */
+static bool needs_append(const struct call *call) {
+  return call->params.k_new && !call->params.appends;
+}
+
 /* Enqueue a part of the attend pass. */
 static kjit_status enqueue_part(struct call *call, const struct part *part, bool is_dependent, CUstream stream,
                                 kjit_error *error) {
@@ -212,7 +223,7 @@ static kjit_status enqueue_with(struct call *call, const struct stream_space *sp
   call->params.arrivals = space->arrivals;
   for (int i = 0; i < call->part_count && status == KJIT_OK; i++) {
     const struct part *part = &call->parts[i];
-    const bool appended = i == 0 && call->params.k_new && part->choice.family->waits;
+    const bool appended = i == 0 && needs_append(call) && part->choice.family->waits;
     status = enqueue_part(call, part, appended && runtime_has_dependents(call->device), stream, error);
   }
   return status;
@@ -258,7 +269,7 @@ kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_s
   kjit_status status = take(&known, runtime, args, error);
   if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
   if (status != KJIT_OK || is_empty) return status;
-  if (known.k_new.data) status = enqueue_append(&call, stream, error);
+  if (needs_append(&call)) status = enqueue_append(&call, stream, error);
   if (status == KJIT_OK) status = enqueue_attend(&call, &known, stream, error);
   if (status == KJIT_OK) runtime_count_launch(runtime);
   return status;
@@ -299,102 +310,4 @@ kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_a
   sizes->schedule_bytes = schedule_bytes(&call);
   sizes->workspace_bytes = workspace_bytes(&call);
   return KJIT_OK;
-}
-
-/* ---- The kernels of a model ---- */
-
-/* Up to so many packed rows the rules choose by how many there are. */
-#define MOST_FEW_ROWS 128
-#define MAX_ROWS      ((int64_t)1 << 30)
-/* Rows of all sequences that keep any card busy. */
-#define LARGE_CALL ((int64_t)1 << 16)
-
-static kjit_status take_model(kjit_serving_model *known, const kjit_serving_model *model, kjit_error *error) {
-  const kjit_status status = struct_intake(known, sizeof *known, model, sizeof *known, "model", error);
-  if (status != KJIT_OK) return status;
-  if (known->dtype != KJIT_FP16 && known->dtype != KJIT_BF16)
-    return error_invalid(error, "model.dtype", "must be FP16 (5) or BF16 (15)");
-  if (known->cache == 0) known->cache = known->dtype;
-  if (known->cache != known->dtype && known->cache != KJIT_FP8_E4M3)
-    return error_invalid(error, "model.cache", "must be model.dtype, or FP8_E4M3 (24)");
-  if (known->heads_q < 1 || known->heads_q > INT32_MAX)
-    return error_invalid(error, "model.heads_q", "must be at least 1");
-  if (known->heads_kv == 0) known->heads_kv = known->heads_q;
-  if (known->heads_kv < 0 || known->heads_q % known->heads_kv != 0)
-    return error_invalid(error, "model.heads_kv", "must divide heads_q");
-  if (known->head_dim_v == 0) known->head_dim_v = known->head_dim;
-  if (known->page_size < 0) return error_invalid(error, "model.page_size", "must not be negative");
-  return KJIT_OK;
-}
-
-/* Does a device take the kernel by this name of its architecture? Those that need the features of one architecture are
- * compiled for as "sm_90a", all others as "sm_90" (family/config_kernel.c). */
-static bool is_for(const struct serving_choice *choice, const char *arch) {
-  const kjit_family *family = choice->family->family;
-  const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, choice->values);
-  return is_specific == (arch[strlen(arch) - 1] == 'a');
-}
-
-static kjit_status add_kernel(const struct serving_problem *problem, kjit_serving_pass pass,
-                              const struct family_place *place, kjit_config *configs, size_t *count,
-                              kjit_error *error) {
-  struct serving_choice choice;
-  const kjit_status status = serving_choose(problem, pass, place, &choice, error);
-  if (status != KJIT_OK || !is_for(&choice, place->arch)) return status;
-  kjit_config config = {.family = choice.family->family};
-  memcpy(config.values, choice.values, config.family->table.config_bytes);
-  for (size_t i = 0; i < *count; i++)
-    if (kjit_config_compare(&configs[i], &config) == 0) return KJIT_OK;
-  configs[(*count)++] = config;
-  return KJIT_OK;
-}
-
-/* The attend pass for up to `rows` rows of a sequence and `all` of all sequences, and its plan pass. */
-static kjit_status add_attend(struct serving_problem *problem, int64_t rows, int64_t all,
-                              const struct family_place *place, kjit_config *configs, size_t *count,
-                              kjit_error *error) {
-  problem->packed_rows = rows * problem->group;
-  problem->rows = all;
-  kjit_status status = KJIT_OK;
-  for (int i = 0; i < 2 && status == KJIT_OK; i++) {
-    problem->is_simple = i == 0;
-    status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
-  }
-  return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
-}
-
-kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, const char *arch, kjit_config *configs,
-                                           size_t *count, kjit_error *error) {
-  kjit_serving_model known;
-  struct family_place place;
-  error_clear(error);
-  if (!configs) return error_invalid(error, "configs", "must not be NULL");
-  if (!count) return error_invalid(error, "count", "must not be NULL");
-  *count = 0;
-  if (!arch) return error_invalid(error, "arch", "must not be NULL");
-  kjit_status status = take_model(&known, model, error);
-  if (status == KJIT_OK) status = family_place_of_arch(arch, &place, error);
-  struct serving_problem problem = {.dtype = known.dtype,
-                                    .head_dim = known.head_dim,
-                                    .head_dim_v = known.head_dim_v,
-                                    .heads_kv = known.heads_kv,
-                                    .group = 1,
-                                    .batch = 1,
-                                    .page_size = known.page_size,
-                                    .softcap = known.softcap != 0,
-                                    .is_narrow = known.cache == KJIT_FP8_E4M3,
-                                    .is_plain = true,
-                                    .is_banded = true};
-  if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
-  /* Every number of packed rows for which the rules may have a tile of its own, and many, in small and large calls. */
-  for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
-    status = add_attend(&problem, rows, 1, &place, configs, count, error);
-  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
-  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
-  problem.is_mixed = known.page_size == 0; /* pages are read by one kernel, mixed or not */
-  if (status == KJIT_OK && problem.is_mixed)
-    status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
-  if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
-  if (status != KJIT_OK) *count = 0;
-  return status;
 }

@@ -21,8 +21,7 @@ enum {
   MAX_STAGES = 4,
   MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  PLAN_BYTES = 20,        /* of shared memory a thread of the plan pass: a mark, */
-  PLAN_KEPT_BYTES = 8     /* and what a sequence costs */
+  PLAN_BYTES = 8          /* of shared memory of the plan pass: where a thread's sequences begin, or what one costs */
 };
 
 /* ---- Fields ---- */
@@ -67,8 +66,7 @@ static uint32_t cache_row_bytes(const kjit_attention_serving_config *config) {
 uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
   if (config->pass == KJIT_SERVING_APPEND) return 0;
   if (config->pass == KJIT_SERVING_PLAN) {
-    const uint32_t of_thread = PLAN_BYTES + PLAN_KEPT_BYTES * SERVING_PLAN_KEPT;
-    return SERVING_PLAN_THREADS * of_thread + SERVING_PLAN_THREADS / LANES * 4;
+    return SERVING_PLAN_THREADS * PLAN_BYTES * (1 + SERVING_PLAN_KEPT) + SERVING_PLAN_SUMS_BYTES;
   }
   const uint32_t d = columns(config->head_dim), dv = columns(config->head_dim_v);
   const uint32_t tile_rows = (uint32_t)config->rows, keys = (uint32_t)config->keys;

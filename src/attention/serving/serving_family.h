@@ -27,10 +27,13 @@ struct serving_problem {
   bool rotates;   /* there are rotary tables */
   bool is_mixed;  /* sequences with few rows and many keys may be among those with many rows */
   /* Every sequence has the same rows, which packed_rows counts, and its own row of the cache or of the page table, of
-   * fewer than 2^26 positions, of a cache of fewer than 2^35 elements. There is no window to the left, chunk, rotary,
-   * sinks, padding, or number of splits. */
+   * fewer than 2^26 positions, of a cache of fewer than 2^35 elements. There is no window to the left, chunk, sinks,
+   * padding, or number of splits. */
   bool is_simple;
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
+  /* There are new keys, equally few for every sequence, and each is seen by some row, of which each sequence has as
+   * many as q: then who computes all rows of a (sequence, key head) meets each of its new keys. */
+  bool meets_new_keys;
 };
 
 enum {
@@ -53,6 +56,10 @@ struct serving_family {
    * Then it is launched as a programmatic dependent of that pass, and begins beside it. Until then it may read
    * everything else, and write to its workspace alone. */
   bool waits;
+
+  /* With this config its attend kernel can append new keys itself, where problem.meets_new_keys: such a call is one
+   * launch. NULL: with none. */
+  bool (*appends)(const int32_t *values);
 
   /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
    * pass that the family does not have is another family's. `error` may be NULL. */

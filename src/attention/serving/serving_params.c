@@ -54,7 +54,7 @@ static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor
   const int64_t positions = args->page_table ? args->max_pages * k->shape[SEQ] : k->shape[SEQ];
   const bool has_bound = args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ];
   return positions < SIMPLE_POSITIONS && !has_bound && !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k &&
-         !args->cu_seqlens_k_new && !args->cache_batch_idx && !args->leftpad_k && !args->rotary_cos && !args->sinks &&
+         !args->cu_seqlens_k_new && !args->cache_batch_idx && !args->leftpad_k && !args->sinks &&
          args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0 &&
          is_within(k, SIMPLE_ELEMENTS) && is_within(v, SIMPLE_ELEMENTS);
 }
@@ -64,9 +64,17 @@ static int64_t most_rows(const kjit_attention_serving_args *args, const kjit_ten
   return args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ] ? args->max_seqlen_q : q->shape[SEQ];
 }
 
+/* A row sees at least the key of its own position, windows and chunks or not. So with no more new keys than rows each
+ * is seen; without bounds on the left the last row sees all. */
+static bool meets_new_keys(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k_new) {
+  const bool is_regular = !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k_new && q->shape[SEQ] > 0;
+  return k_new->data && is_regular && k_new->shape[SEQ] <= SERVING_FEW_NEW_KEYS &&
+         (k_new->shape[SEQ] <= q->shape[SEQ] || (args->window_left < 0 && args->attention_chunk == 0));
+}
+
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
   const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
-                    o = serving_view_of(args, O);
+                    o = serving_view_of(args, O), k_new = serving_view_of(args, K_NEW);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
   const int64_t most = most_rows(args, &q);
   const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
@@ -86,7 +94,8 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .is_plain = is_mapped && !args->leftpad_k,
                                   .rotates = args->rotary_cos != NULL,
                                   .is_simple = is_simple(args, &q, &k, &v),
-                                  .is_unsplit = args->num_splits == 1};
+                                  .is_unsplit = args->num_splits == 1,
+                                  .meets_new_keys = meets_new_keys(args, &q, &k_new)};
 }
 
 static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
@@ -101,7 +110,7 @@ static struct attention_serving_descales descales_of(const kjit_tensor *tensor) 
 
 /* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
 static int window(int32_t given, int32_t chunk) {
-  int32_t width = given > SERVING_MAX_LENGTH ? SERVING_MAX_LENGTH : given;
+  int32_t width = given < SERVING_MAX_LENGTH ? given : SERVING_MAX_LENGTH - 1;
   if (chunk && (width < 0 || width > chunk - 1)) width = chunk - 1;
   return width;
 }
@@ -124,7 +133,9 @@ static void fill_numbers(const kjit_attention_serving_args *args, const kjit_ten
   params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
   params->rows_q = (int)q->shape[SEQ];
   params->window_left = window(args->window_left, chunk);
-  params->window_right = window(is_causal ? 0 : args->window_right, chunk);
+  /* The one row of a sequence stands at its last key, so that nothing is to its right. */
+  const bool is_one_row = params->rows_q == 1 && !args->cu_seqlens_q && !chunk;
+  params->window_right = is_one_row ? -1 : window(is_causal ? 0 : args->window_right, chunk);
   params->chunk = chunk;
   params->cache_rows = (int)k->shape[OUTER];
   params->rows_k = args->page_table ? 0 : (int)k->shape[SEQ];

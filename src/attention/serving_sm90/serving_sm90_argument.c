@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct serving_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "t
 _Static_assert(sizeof(struct attention_serving_sm90_params) <= SERVING_ARGUMENT_MAX, "an argument has its place");
 _Static_assert(offsetof(struct attention_serving_sm90_params, serving) == 2 * RUNTIME_TENSOR_MAP_BYTES,
                "k, v, then the rest");
-_Static_assert(sizeof(struct attention_serving_one_part_params) <= sizeof(struct attention_serving_sm90_params) &&
+_Static_assert(sizeof(struct attention_serving_one_part_params) <= SERVING_ARGUMENT_MAX &&
                    offsetof(struct attention_serving_one_part_params, used_k) == 2 * RUNTIME_TENSOR_MAP_BYTES,
                "k, v, then the rest, in the same place");
 
@@ -95,6 +95,9 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->runs_of_tile = params->runs / (params->batch * to->tiles);
   to->capacity = (int)slots; /* serving_params.c: fewer than 2^26 */
   to->rows_new = params->k_new ? params->rows_new : 0;
+  to->appends = params->appends;
+  to->rotates = params->cos != NULL;
+  if (to->appends || to->rotates || serving_sm90_is_narrow(config)) to->all = *params;
   to->rows_q = params->rows_q;
   to->group = params->group;
   to->window_right = params->window_right;
@@ -127,7 +130,6 @@ kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
   const int box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
   if (config->one_part) {
     fill_one_part(config, params, box_rows, argument);
-    if (serving_sm90_is_narrow(config)) ((struct attention_serving_one_part_e4m3_params *)argument)->serving = *params;
     if (config->gathered) return KJIT_OK;
   } else {
     to->serving = *params;

@@ -85,7 +85,7 @@ static bool is_gathered(const struct serving_problem *problem) {
 /* Step 3, with a cache of 8 bits: */
 static bool is_for_narrow_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
   const int64_t page = problem->page_size, most = (int64_t)multiprocessors * ONE_PART_BLOCKS_PER_SM;
-  return problem->is_simple && !problem->softcap && problem->packed_rows <= SERVING_SM90_M &&
+  return problem->is_simple && !problem->rotates && !problem->softcap && problem->packed_rows <= SERVING_SM90_M &&
          problem->head_dim <= ONE_PART_MAX_HEAD && problem->head_dim_v <= ONE_PART_MAX_HEAD &&
          problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 && !is_gathered(problem) &&
          problem->batch * problem->heads_kv * ONE_PART_BLOCKS_OF_TILE <= most;
@@ -100,7 +100,7 @@ static bool is_for_one_part(const struct serving_problem *problem, uint32_t mult
   const int64_t most = blocks / (has_many_rows ? MANY_ROWS_BLOCKS_OF_TILE : ONE_PART_BLOCKS_OF_TILE);
   return problem->is_simple && !problem->softcap && problem->head_dim <= ONE_PART_MAX_HEAD &&
          problem->head_dim_v <= ONE_PART_MAX_HEAD && problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 &&
-         (!has_many_rows || page % MANY_ROWS_LEAST_BOX == 0) && row_tiles <= most &&
+         (!has_many_rows || (page % MANY_ROWS_LEAST_BOX == 0 && !problem->rotates)) && row_tiles <= most &&
          problem->batch * problem->heads_kv * row_tiles <= most;
 }
 
@@ -168,9 +168,17 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, const str
   return 2 * (size_t)run_count * (size_t)of_others * serving_sm90_partial_bytes(&config);
 }
 
+/* Measured on an H200: the other kernels of this family took 2 % longer for calls without new keys when they had the
+ * code for these, which costs registers and a comparison for each block of keys; and 0 to 2 % longer for those with. Of
+ * those with one_part, that for 128 rows has no shared memory for it, and that for 8 bits keeps the append pass. */
+static bool appends(const int32_t *values) {
+  return serving_sm90_appends(serving_sm90_view(values));
+}
+
 const struct serving_family serving_sm90_serving_family = {.family = &serving_sm90_family,
                                                            .arch = HOPPER_ARCH,
                                                            .waits = true,
+                                                           .appends = appends,
                                                            .choose = choose,
                                                            .runs = runs,
                                                            .partial_bytes = partial_bytes,

@@ -42,6 +42,9 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /*
 /* k and v have 8 bits an element. */
 bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
 
+/* The kernel appends new keys and rotates q itself, as config.cuh has it: with one_part, 64 rows and 16-bit k and v. */
+bool serving_sm90_appends(const struct serving_sm90_config *config);
+
 uint32_t serving_sm90_registers(
     const struct serving_sm90_config *config); /* of a thread for S, P and O, and for Q with one_part */
 

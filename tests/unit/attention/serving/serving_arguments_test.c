@@ -84,6 +84,10 @@ static void test_serving_arguments__what_is_wrong_is_named(void **state) {
   args = good_args();
   args.max_pages = 0;
   expect_refused(&args, "max_pages is 0");
+  args.max_pages = (1 << 30) / PAGE;
+  expect_ok(&args);
+  args.max_pages++;
+  expect_refused(&args, "2^30 in all");
 }
 
 static void test_serving_arguments__rotary_tables_are_checked(void **state) {
@@ -234,11 +238,45 @@ static void test_serving_arguments__what_needs_more_code_is_not_simple(void **st
   args.sinks = address(9);
   assert_false(is_simple(&args));
   args = good_args();
-  args.rotary_cos = args.rotary_sin = address(9);
-  assert_false(is_simple(&args));
-  args = good_args();
   args.num_splits = 2;
   assert_false(is_simple(&args));
+}
+
+static bool meets_new_keys(const kjit_attention_serving_args *args) {
+  return serving_arguments_problem(args).meets_new_keys;
+}
+
+static void test_serving_arguments__few_new_keys_are_met_by_the_rows(void **state) {
+  (void)state;
+  kjit_attention_serving_args args = good_args();
+  assert_true(meets_new_keys(&args));
+  args.k_new.shape[1] = args.v_new.shape[1] = 16;
+  assert_true(meets_new_keys(&args));
+  args.k_new.shape[1] = args.v_new.shape[1] = 17;
+  assert_false(meets_new_keys(&args));
+  args = good_args();
+  args.k_new.data = args.v_new.data = NULL;
+  assert_false(meets_new_keys(&args));
+}
+
+/* A sequence without rows, or a window that leaves out a new key, needs the append pass. */
+static void test_serving_arguments__new_keys_that_no_row_may_see_are_not_met(void **state) {
+  (void)state;
+  kjit_attention_serving_args args = good_args();
+  args.seqused_q = address(9);
+  assert_false(meets_new_keys(&args));
+  args = good_args();
+  args.cu_seqlens_k_new = address(9);
+  assert_false(meets_new_keys(&args));
+  args = good_args();
+  args.window_left = 5;
+  assert_true(meets_new_keys(&args)); /* no more new keys than rows */
+  args.k_new.shape[1] = args.v_new.shape[1] = ROWS + 1;
+  assert_false(meets_new_keys(&args));
+  args.window_left = -1;
+  assert_true(meets_new_keys(&args));
+  args.attention_chunk = 64;
+  assert_false(meets_new_keys(&args));
 }
 
 static void test_serving_choose__depends_on_rows_alone(void **state) {
@@ -321,6 +359,8 @@ int main(void) {
       cmocka_unit_test(test_serving_arguments__causal_chunk_and_window_become_bounds),
       cmocka_unit_test(test_serving_arguments__a_bound_below_the_rows_is_not_simple),
       cmocka_unit_test(test_serving_arguments__what_needs_more_code_is_not_simple),
+      cmocka_unit_test(test_serving_arguments__few_new_keys_are_met_by_the_rows),
+      cmocka_unit_test(test_serving_arguments__new_keys_that_no_row_may_see_are_not_met),
       cmocka_unit_test(test_serving_choose__depends_on_rows_alone),
       cmocka_unit_test(test_serving_choose__fits_every_head_size_and_card),
       cmocka_unit_test(test_serving_choose__a_model_needs_few_kernels),

@@ -223,6 +223,54 @@ static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_fo
   assert_false(has_one_part(&problem));
 }
 
+static bool appends(const struct serving_problem *problem) {
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  return choice.family->appends && choice.family->appends(choice.values);
+}
+
+/* Of tiles of 64 rows and caches of 16 bits, in pages of every size; all others keep the append pass. */
+static void test_serving_sm90_choose__few_tiles_append_new_keys(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    problem.page_size = pages[i];
+    assert_true(appends(&problem));
+  }
+  problem.batch = 100;
+  assert_false(appends(&problem));
+  problem = few_tiles();
+  problem.is_narrow = true;
+  assert_true(has_one_part(&problem));
+  assert_false(appends(&problem));
+  problem = few_tiles();
+  problem.batch = 1;
+  problem.packed_rows = 65;
+  assert_true(has_one_part(&problem));
+  assert_false(appends(&problem));
+}
+
+/* Those that append also rotate; with rotary tables calls that the others would take are the ordinary kernels'. */
+static void test_serving_sm90_choose__few_tiles_that_append_take_rotary_tables(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  problem.rotates = true;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    problem.page_size = pages[i];
+    assert_true(has_one_part(&problem));
+  }
+  problem = few_tiles();
+  problem.rotates = problem.is_narrow = true;
+  assert_true(takes(&problem));
+  assert_false(has_one_part(&problem));
+  problem.is_narrow = false;
+  problem.batch = 1;
+  problem.packed_rows = 65;
+  assert_true(takes(&problem));
+  assert_false(has_one_part(&problem));
+}
+
 /* What no box of TMA fits is loaded row by row, where tiles are few; otherwise it is another family's. */
 static void test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few(void **state) {
   static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
@@ -325,6 +373,8 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128),
       cmocka_unit_test(test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
+      cmocka_unit_test(test_serving_sm90_choose__few_tiles_append_new_keys),
+      cmocka_unit_test(test_serving_sm90_choose__few_tiles_that_append_take_rotary_tables),
       cmocka_unit_test(test_serving_sm90_choose__small_pages_are_gathered_where_tiles_are_few),
       cmocka_unit_test(test_serving_sm90_choose__memory_does_not_depend_on_the_batch),
       cmocka_unit_test(test_serving_sm90_choose__configs_of_one_part_are_legal_or_named),
