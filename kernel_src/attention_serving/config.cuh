@@ -34,6 +34,7 @@ constexpr int kPass = KJIT_pass;
 constexpr int kHeadDim = KJIT_head_dim;
 constexpr int kHeadDimV = KJIT_head_dim_v;
 constexpr int kRows = KJIT_rows;
+constexpr bool kAnyRows = kPass == kPlan; // a tile's rows are an argument
 constexpr int kKeys = KJIT_keys;
 constexpr int kWarps = KJIT_warps;
 constexpr int kStages = KJIT_stages;

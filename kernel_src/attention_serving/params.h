@@ -102,6 +102,7 @@ struct attention_serving_params {
   float softcap;          /* read where KJIT_softcap */
   int runs;               /* plan: runs of the schedule, the blocks of threads of the attend pass */
   int appends;            /* the attend pass appends the new keys itself; else the append pass has */
+  int tile_shift;         /* plan: log2 of the packed rows of a tile of the attend pass */
 };
 
 #endif

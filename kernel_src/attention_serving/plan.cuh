@@ -1,10 +1,10 @@
 // The schedule: all work as one line, cut into runs of equal length, one for each block of threads.
 //
-// A tile is kRows packed rows of one (sequence, key head): row r of the pack is query r / group of query head r % group
-// of the group. Tiles follow one another on the line, sequence by sequence, head by head. A tile is as long as the keys
-// that its rows may see, times `group` so that no fraction is left, plus kOverheadKeys for starting and ending it; sums
-// over the tiles of a sequence have a closed form. Block of threads c works on what lies in
-// [c * length, (c + 1) * length): whole tiles, and at most one begun by another and one ended by another, whose keys
+// A tile is rows_of_tile() packed rows of one (sequence, key head): row r of the pack is query r / group of query head
+// r % group of the group. Tiles follow one another on the line, sequence by sequence, head by head. A tile is as long
+// as the keys that its rows may see, times `group` so that no fraction is left, plus kOverheadKeys for starting and
+// ending it; sums over the tiles of a sequence have a closed form. Block of threads c works on what lies from
+// c * length up to (c + 1) * length: whole tiles, and at most one begun by another and one ended by another, whose keys
 // are divided in proportion. So the balance is as good for one long sequence as for thousands of short ones, windows
 // count with what they see, and the number of partial results is bounded by the blocks of threads, whatever the
 // lengths.
@@ -23,26 +23,39 @@ namespace plan {
 constexpr int kOverheadKeys = 128;
 constexpr int kLeastRunKeys = 256;
 
-// The sum over t < tiles of first + t * kRows, each cut to [0, most].
-KJIT_DEVICE int64_t cut_sum(int64_t tiles, int64_t first, int64_t most) {
-  if (tiles == 1) return first < 0 ? 0 : first < most ? first : most;     // what decoding asks for, without the rest
-  int64_t none = first >= 0 ? 0 : (-first + cfg::kRows - 1) / cfg::kRows; // tiles before: their term is 0
-  int64_t full = most <= first ? 0 : (most - first + cfg::kRows - 1) / cfg::kRows; // tiles from here on: `most`
+// Packed rows of a tile: a constant of a kernel that computes tiles; an argument of the plan pass, so that one kernel
+// makes the schedules of all of them.
+KJIT_DEVICE int rows_of_tile(const attention_serving_params &p) {
+  return cfg::kAnyRows ? 1 << p.tile_shift : cfg::kRows;
+}
+
+// Tiles that hold so many packed rows, none or more.
+KJIT_DEVICE int64_t tiles_for(const attention_serving_params &p, int64_t rows) {
+  const int64_t most = rows + rows_of_tile(p) - 1;
+  return cfg::kAnyRows ? most >> p.tile_shift : most / cfg::kRows;
+}
+
+// The sum over t < tiles of first + t * rows_of_tile(p), each cut to [0, most].
+KJIT_DEVICE int64_t cut_sum(const attention_serving_params &p, int64_t tiles, int64_t first, int64_t most) {
+  if (tiles == 1) return first < 0 ? 0 : first < most ? first : most; // what decoding asks for, without the rest
+  int64_t none = first >= 0 ? 0 : tiles_for(p, -first);               // tiles before: their term is 0
+  int64_t full = most <= first ? 0 : tiles_for(p, most - first);      // tiles from here on: `most`
   none = none < tiles ? none : tiles;
   full = full < none ? none : full < tiles ? full : tiles;
-  return (full - none) * first + cfg::kRows * (full * (full - 1) - none * (none - 1)) / 2 + (tiles - full) * most;
+  const int64_t sum = rows_of_tile(p) * (full * (full - 1) - none * (none - 1)) / 2;
+  return (full - none) * first + sum + (tiles - full) * most;
 }
 
 KJIT_DEVICE int tiles_of(const attention_serving_params &p, const Sequence &s) {
-  return (int)(((int64_t)s.rows * p.group + cfg::kRows - 1) / cfg::kRows);
+  return (int)tiles_for(p, (int64_t)s.rows * p.group);
 }
 
 // Where tile `tile` of a sequence begins, counted from the sequence's first tile of the same head.
 KJIT_DEVICE int64_t begin_of(const attention_serving_params &p, const Sequence &s, int tile) {
   const int64_t all = (int64_t)s.keys * p.group, off = s.keys - s.rows;
   int64_t seen = tile * all;
-  if (p.window_right >= 0) seen = cut_sum(tile, (off + p.window_right + 1) * p.group + cfg::kRows - 1, all);
-  if (p.window_left >= 0) seen -= cut_sum(tile, (off - p.window_left) * p.group, all);
+  if (p.window_right >= 0) seen = cut_sum(p, tile, (off + p.window_right + 1) * p.group + rows_of_tile(p) - 1, all);
+  if (p.window_left >= 0) seen -= cut_sum(p, tile, (off - p.window_left) * p.group, all);
   return seen + (int64_t)tile * kOverheadKeys * p.group;
 }
 

@@ -26,7 +26,7 @@ struct Work {
 };
 
 KJIT_DEVICE Work work_of(const attention_serving_params &p, int b) {
-  if (is_usual(p) && (int64_t)p.rows_q * p.group <= cfg::kRows) {
+  if (is_usual(p) && (int64_t)p.rows_q * p.group <= rows_of_tile(p)) {
     const Sequence s = usual_sequence(p, b);
     return {begin_of(p, s, s.rows > 0), s.keys, s.rows > 0};
   }

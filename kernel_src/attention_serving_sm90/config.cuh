@@ -52,6 +52,7 @@ using Element = ElementOf<KJIT_dtype>::type;
 constexpr int kHeadDim = KJIT_head_dim;
 constexpr int kHeadDimV = KJIT_head_dim_v;
 constexpr int kRows = KJIT_rows;
+constexpr bool kAnyRows = false; // as attention_serving/plan.cuh wants to know
 constexpr int kKeys = KJIT_keys;
 constexpr int kStages = KJIT_stages;
 constexpr int kBlocksPerSm = KJIT_blocks_per_sm;

@@ -170,6 +170,23 @@ static void test_serving__splits_are_right(void **state) {
   expect_right(state, cases, 8);
 }
 
+/* A schedule is made for tiles of as many rows as the kernel has that reads it: 64 and 16 of attention_serving, 64 of
+ * attention_serving_sm90. The last two are chosen for one row of a sequence, because max_seqlen_q is too small. */
+static void test_serving__schedules_of_tiles_of_all_sizes_are_right(void **state) {
+  struct serving_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    serving_set_lengths(c, 2, (const int[]){70, 3}, (const int[]){900, 150});
+    c->ragged_q = c->causal = c->schedule = true;
+    c->group = 2;
+    c->use_leftpad = i < 2;
+    c->leftpad[0] = i < 2 ? 5 : 0;
+    c->max_rows = i ? 1 : 0;
+  }
+  expect_right(state, cases, 3);
+}
+
 /* A cache of e4m3, of every shape. Scales of q by which a row in bf16 does not fit fp16 as it is. */
 static void test_serving__e4m3_cache_is_right(void **state) {
   static const int sizes[][2] = {{64, 64}, {128, 128}, {80, 144}, {256, 256}};
@@ -332,6 +349,7 @@ int main(void) {
       cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),
       cmocka_unit_test(test_serving__append_and_rotary_are_right),
       cmocka_unit_test(test_serving__splits_are_right),
+      cmocka_unit_test(test_serving__schedules_of_tiles_of_all_sizes_are_right),
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__prefill_is_right),
       cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),

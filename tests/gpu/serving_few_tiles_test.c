@@ -13,15 +13,17 @@
 /* So many that a batch of some sequences gets four blocks of threads for each tile. */
 #define MULTIPROCESSORS 12
 #define teardown        gpu_teardown
+/* Every n-th of a list of cases, so that the program takes less than 5 s of processor time, or all. */
+#define STEP(n)         (getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : (n))
 
 /* With so many multiprocessors that each of 64 sequences gets four blocks of threads. */
-static void expect_with_room(void **state, const struct serving_case *cases, size_t count) {
+static void expect_with_room(void **state, const struct serving_case *cases, size_t count, size_t step) {
   struct gpu_fixture *fixture = gpu_require(state);
   kjit_runtime *const before = fixture->runtime;
   kjit_error error = {0};
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "128", 1));
   fixture->runtime = emulator_runtime_anew(&error);
-  expect_every(state, cases, count, 1);
+  expect_every(state, cases, count, step);
   kjit_runtime_destroy(fixture->runtime);
   fixture->runtime = before;
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
@@ -37,9 +39,10 @@ static int setup(void **state) {
 #define MULTIPROCESSORS 132
 #define setup           NULL
 #define teardown        NULL
+#define STEP(n)         1
 
-static void expect_with_room(void **state, const struct serving_case *cases, size_t count) {
-  expect_every(state, cases, count, 1);
+static void expect_with_room(void **state, const struct serving_case *cases, size_t count, size_t step) {
+  expect_every(state, cases, count, step);
 }
 #endif
 
@@ -59,10 +62,10 @@ static void test_serving_few_tiles__equal_lengths_are_right(void **state) {
     const int keys = i < 2 ? 1500 : i < 4 ? 70 : 256 * i;
     cases[i] = plain_case(2, (const int[]){1, 1}, (const int[]){keys, keys});
     cases[i].heads_kv = 1 + i % 3;
-    if (i % 2) cases[i].cache = SERVING_DENSE;
-    cases[i].layout = (enum serving_layout)(i % 3);
+    if (i % 3 == 1) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i / 2);
   }
-  expect_every(state, cases, 6, 1);
+  expect_every(state, cases, 6, STEP(2));
 }
 
 static void test_serving_few_tiles__different_lengths_are_right(void **state) {
@@ -86,20 +89,20 @@ static void test_serving_few_tiles__small_pages_are_right(void **state) {
   struct serving_case cases[8];
   for (int i = 0; i < 8; i++) {
     cases[i] =
-        plain_case(3, (const int[]){1, 1, 1}, (const int[]){i % 2 ? 700 : 1, i < 4 ? 700 : 0, i < 2 ? 700 : 129});
+        plain_case(3, (const int[]){1, 1, 1}, (const int[]){i / 2 % 2 ? 700 : 1, i < 4 ? 700 : 0, i < 2 ? 700 : 129});
     cases[i].heads_kv = 1 + i % 2;
     cases[i].page_size = pages[i];
     cases[i].layout = (enum serving_layout)(i % 3);
     cases[i].head_dim = sizes[i / 4][0];
     cases[i].head_dim_v = sizes[i / 4][1];
-    cases[i].causal = i % 2;
+    cases[i].causal = i / 2 % 2;
     for (int b = 0; b < 3 && i >= 5; b++)
       cases[i].rows[b] = 3;
     for (int b = 0; b < 3 && i == 6; b++)
       cases[i].added[b] = 2;
     cases[i].append = i == 6;
   }
-  expect_every(state, cases, 8, 1);
+  expect_every(state, cases, 8, STEP(2));
 }
 
 /* As many sequences as tiles may be, and as a warp has lanes on a GPU. */
@@ -263,14 +266,14 @@ static void test_serving_few_tiles__two_sequences_of_a_lane_are_right(void **sta
   struct serving_case cases[3];
   for (int i = 0; i < 3; i++) {
     cases[i] = plain_case(1, (const int[]){1}, (const int[]){0});
-    cases[i].batch = i ? 64 : 33;
-    cases[i].page_size = i == 1 ? 1 : 16;
+    cases[i].batch = i < 2 ? 64 : 33;
+    cases[i].page_size = i ? 16 : 1;
     for (int b = 0; b < cases[i].batch; b++) {
       cases[i].rows[b] = 1;
-      cases[i].keys[b] = i ? (b * 37 + 5) % 131 * (b % 9 == 8 ? 4 : 1) : 130;
+      cases[i].keys[b] = i < 2 ? (b * 37 + 5) % 131 * (b % 9 == 8 ? 4 : 1) : 130;
     }
   }
-  expect_with_room(state, cases, 3);
+  expect_with_room(state, cases, 3, STEP(3));
 }
 
 int main(void) {

@@ -39,6 +39,7 @@ struct serving_case {
   float query_size; /* numbers of q are multiplied by it; 0: 1 */
   int sinks;        /* 0: none; KJIT_FP32; or the dtype */
   int num_splits, sm_margin;
+  int max_rows; /* max_seqlen_q, even if too small; 0: as many as there are */
   bool lse, schedule, workspace;
   uint64_t seed;
 };

@@ -121,7 +121,7 @@ void serving_fill_args(struct serving_trial *trial) {
     new_rows += c->added[b];
   *args = kjit_attention_serving_args_default();
   args->batch = c->batch;
-  args->max_seqlen_q = trial->q_rows;
+  args->max_seqlen_q = c->max_rows ? c->max_rows : trial->q_rows;
   args->q = rows_tensor(trial, SERVING_Q, batch, rows, heads, c->head_dim, c->ragged_q);
   args->o = rows_tensor(trial, SERVING_O, batch, rows, heads, c->head_dim_v, c->ragged_q);
   args->k = cache_tensor(trial, 0, c->head_dim);

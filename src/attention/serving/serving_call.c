@@ -8,9 +8,8 @@
  *    keys may be among others, and the family does not divide their keys, in two launches, one for each kind.
  *
  * Threads: any number may call; the workspace is shared as attention/stream_workspace.h says. */
-#include <string.h>
-
 #include <assert.h>
+#include <string.h>
 
 #include "attention/serving/serving_arguments.h"
 #include "attention/serving/serving_config.h"
@@ -291,6 +290,7 @@ kjit_status kjit_attention_schedule(kjit_runtime *runtime, const kjit_attention_
     return error_set(error, KJIT_ERR_INVALID_ARG, "schedule_bytes is %zu: must be at least %zu", known.schedule_bytes,
                      schedule_bytes(&call));
   }
+  call.params.tile_shift = serving_tile_shift(&main_part(&call)->choice);
   return enqueue_pass(&call, KJIT_SERVING_PLAN, 1, stream, error);
 }
 

@@ -101,6 +101,10 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   return KJIT_OK;
 }
 
+static int32_t tile_rows(const int32_t *values) {
+  return serving_config_view(values)->rows;
+}
+
 static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
   return multiprocessors * (uint32_t)serving_config_view(values)->blocks_per_sm;
 }
@@ -111,8 +115,12 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, const str
   return 2 * (size_t)run_count * serving_partial_bytes(serving_config_view(values));
 }
 
-static const struct serving_family mma_family = {
-    .family = &serving_kernel_family, .waits = true, .choose = choose, .runs = runs, .partial_bytes = partial_bytes};
+static const struct serving_family mma_family = {.family = &serving_kernel_family,
+                                                 .waits = true,
+                                                 .choose = choose,
+                                                 .tile_rows = tile_rows,
+                                                 .runs = runs,
+                                                 .partial_bytes = partial_bytes};
 
 const struct serving_family *const serving_families[SERVING_FAMILY_COUNT] = {&prefill_serving_family,
                                                                              &serving_sm90_serving_family, &mma_family};
@@ -132,4 +140,12 @@ kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_p
   }
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no serving kernel for this problem on %s: %.400s", place->arch,
                    why_not.message);
+}
+
+int serving_tile_shift(const struct serving_choice *attend) {
+  const int32_t rows = attend->family->tile_rows ? attend->family->tile_rows(attend->values) : 64;
+  int shift = 0;
+  while (rows >> shift > 1)
+    shift++;
+  return shift;
 }

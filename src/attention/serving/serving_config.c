@@ -164,9 +164,7 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   config->paged = config->softcap = 0;
   if (config->pass == KJIT_SERVING_PLAN) {
     config->dtype = config->cache = KJIT_FP16;
-    config->head_dim = config->head_dim_v = config->keys = 64;
-    config->warps = config->rows > 64 ? MAX_WARPS : 4;
-    return;
+    config->head_dim = config->head_dim_v = 64;
   }
   config->rows = config->keys = 64;
   config->warps = 4;

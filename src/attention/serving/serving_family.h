@@ -66,6 +66,10 @@ struct serving_family {
   kjit_status (*choose)(const struct serving_problem *problem, kjit_serving_pass pass, const struct family_place *place,
                         int32_t *values, kjit_error *error);
 
+  /* Packed rows of a tile of the attend pass, a power of two, for which a schedule is made; NULL: the pass reads none.
+   */
+  int32_t (*tile_rows)(const int32_t *values);
+
   /* Blocks of threads of the attend pass, which are the runs of its schedule. */
   uint32_t (*runs)(const int32_t *values, uint32_t multiprocessors);
 
@@ -92,5 +96,8 @@ struct serving_choice {
 /* The first family that has the pass for this problem there. */
 kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_pass pass,
                            const struct family_place *place, struct serving_choice *out, kjit_error *error);
+
+/* log2 of the packed rows of a tile for which a schedule of this attend pass is made; of 64 where it reads none. */
+int serving_tile_shift(const struct serving_choice *attend);
 
 #endif

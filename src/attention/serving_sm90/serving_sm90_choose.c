@@ -2,9 +2,12 @@
  *
  * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions. Only
  * the kernel of step 3 also takes pages of 1, 2 and 4.
- * 2. 16, 32 or 64 rows of a tile, the fewest that hold a sequence's packed rows. Measured on an H200: two blocks of
- *    threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1 to 3 % faster than
- *    three; with heads of more than 128 columns one block, and as many stages as shared memory holds.
+ * 2. 64 rows of a tile, however few there are, because a warp without rows computes no softmax: measured on an H200,
+ *    16 or 32 rows were no faster (0.999 in the mean of 8 problems) and needed two more kernels of a model. With a
+ * cache of 8 bits, where rows decide how warps divide the keys, and with heads of more than 128 columns, where Q takes
+ * more of the shared memory, 16, 32 or 64: the fewest that hold a sequence's packed rows. Measured on an H200: two
+ * blocks of threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1 to 3 % faster
+ * than three; with heads of more than 128 columns one block, and as many stages as shared memory holds.
  * 3. The kernel with little code (one_part) for a simple decoding call with so few tiles that each gets at least four
  *    blocks of threads. One kernel is for all numbers of rows up to 64. Measured on an H200, beside the other: 1.06 to
  *    2 times as fast with up to 64 tiles, 0.98 with 128 tiles, 0.93 with 192 tiles. Another one, of 128 rows, is for
@@ -63,10 +66,19 @@ static int32_t rows_of(int64_t packed_rows) {
   return packed_rows <= 16 ? 16 : packed_rows <= 32 ? 32 : 64;
 }
 
+static int32_t widest_head(const struct serving_sm90_config *config) {
+  return config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
+}
+
+/* Rows of a tile of step 2. */
+static int32_t rows_of_config(const struct serving_sm90_config *config, int64_t packed_rows) {
+  return serving_sm90_is_narrow(config) || widest_head(config) > 128 ? rows_of(packed_rows) : SERVING_SM90_M;
+}
+
 /* Step 2. */
 static void choose_tile(struct serving_sm90_config *config, int64_t packed_rows) {
-  const int32_t widest = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
-  config->rows = rows_of(packed_rows);
+  const int32_t widest = widest_head(config);
+  config->rows = rows_of_config(config, packed_rows);
   config->blocks_per_sm = widest <= 128 ? 2 : 1;
   if (serving_sm90_is_narrow(config)) {
     choose_narrow_tile(config);
@@ -144,6 +156,10 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   return KJIT_OK;
 }
 
+static int32_t tile_rows(const int32_t *values) {
+  return serving_sm90_view(values)->rows;
+}
+
 static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
   return multiprocessors * (uint32_t)serving_sm90_view(values)->blocks_per_sm;
 }
@@ -164,7 +180,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, const str
   struct serving_sm90_config config = *serving_sm90_view(values);
   if (config.gathered) return general_partial_bytes(run_count / (uint32_t)config.blocks_per_sm, problem);
   const int32_t of_others = config.one_part ? ONE_PART_BLOCKS_PER_SM / config.blocks_per_sm : 1;
-  config.rows = rows_of(problem->packed_rows);
+  config.rows = rows_of_config(&config, problem->packed_rows);
   return 2 * (size_t)run_count * (size_t)of_others * serving_sm90_partial_bytes(&config);
 }
 
@@ -180,6 +196,7 @@ const struct serving_family serving_sm90_serving_family = {.family = &serving_sm
                                                            .waits = true,
                                                            .appends = appends,
                                                            .choose = choose,
+                                                           .tile_rows = tile_rows,
                                                            .runs = runs,
                                                            .partial_bytes = partial_bytes,
                                                            .argument = serving_sm90_argument};

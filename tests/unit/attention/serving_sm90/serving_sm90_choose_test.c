@@ -33,15 +33,26 @@ static bool takes(const struct serving_problem *problem) {
   return choose(problem, KJIT_SERVING_ATTEND).family == &serving_sm90_serving_family;
 }
 
+/* A tile of a cache of 8 bits, or of heads of more than 128 columns, has as many rows as the call may need; all others
+ * have 64, so that one kernel is for all numbers of rows. */
 static void test_serving_sm90_choose__few_rows_are_its_own(void **state) {
   static const int64_t packed[] = {1, 16, 17, 32, 33, 64}, rows[] = {16, 16, 32, 32, 64, 64};
+  static const struct {
+    int64_t head_dim, head_dim_v;
+    bool is_narrow, has_64;
+  } kinds[] = {{128, 128, false, true}, {8, 72, false, true},    {256, 256, false, false},
+               {136, 64, false, false}, {64, 136, false, false}, {128, 128, true, false}};
   struct serving_problem problem = decoding();
   (void)state;
-  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
-    problem.packed_rows = packed[i];
+  for (size_t i = 0; i < sizeof packed / sizeof *packed * (sizeof kinds / sizeof *kinds); i++) {
+    const size_t kind = i % (sizeof kinds / sizeof *kinds), count = i / (sizeof kinds / sizeof *kinds);
+    problem.head_dim = kinds[kind].head_dim;
+    problem.head_dim_v = kinds[kind].head_dim_v;
+    problem.is_narrow = kinds[kind].is_narrow;
+    problem.packed_rows = packed[count];
     const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
     assert_ptr_equal(choice.family, &serving_sm90_serving_family);
-    assert_int_equal(rows[i], serving_sm90_view(choice.values)->rows);
+    assert_int_equal(kinds[kind].has_64 ? 64 : rows[count], serving_sm90_view(choice.values)->rows);
   }
 }
 
@@ -52,19 +63,20 @@ static void test_serving_sm90_choose__other_passes_are_another_familys(void **st
   assert_true(choose(&problem, KJIT_SERVING_APPEND).family != &serving_sm90_serving_family);
 }
 
-/* The plan pass of attention_serving is for this family's runs too, so both must have the same rows of a tile. */
-static void test_serving_sm90_choose__rows_of_a_tile_are_those_of_the_plan_pass(void **state) {
+/* One kernel of attention_serving makes the schedules for tiles of all sizes: it is told how many rows they have. */
+static void test_serving_sm90_choose__one_plan_pass_is_for_the_tiles_of_all_kernels(void **state) {
   struct serving_problem problem = decoding();
   (void)state;
+  const struct serving_choice first = choose(&problem, KJIT_SERVING_PLAN);
+  assert_string_equal("attention_serving", first.family->family->table.family);
   for (int64_t head = 8; head <= 256; head += 8) {
     for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows += 7) {
       problem.head_dim = problem.head_dim_v = head;
       const struct serving_choice attend = choose(&problem, KJIT_SERVING_ATTEND);
       const struct serving_choice plan = choose(&problem, KJIT_SERVING_PLAN);
-      assert_string_equal("attention_serving", plan.family->family->table.family);
+      assert_memory_equal(first.values, plan.values, sizeof plan.values);
       assert_ptr_equal(attend.family, &serving_sm90_serving_family);
-      assert_int_equal(serving_sm90_view(attend.values)->rows,
-                       ((const kjit_attention_serving_config *)plan.values)->rows);
+      assert_int_equal(serving_sm90_view(attend.values)->rows, attend.family->tile_rows(attend.values));
     }
   }
 }
@@ -363,7 +375,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_sm90_choose__few_rows_are_its_own),
       cmocka_unit_test(test_serving_sm90_choose__other_passes_are_another_familys),
-      cmocka_unit_test(test_serving_sm90_choose__rows_of_a_tile_are_those_of_the_plan_pass),
+      cmocka_unit_test(test_serving_sm90_choose__one_plan_pass_is_for_the_tiles_of_all_kernels),
       cmocka_unit_test(test_serving_sm90_choose__many_rows_are_its_own_where_tiles_are_few),
       cmocka_unit_test(test_serving_sm90_choose__pages_are_of_a_multiple_of_8_positions),
       cmocka_unit_test(test_serving_sm90_choose__what_tma_cannot_load_is_another_familys),
