@@ -178,12 +178,16 @@ static void test_serving__schedules_of_tiles_of_all_sizes_are_right(void **state
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
     serving_set_lengths(c, 2, (const int[]){70, 3}, (const int[]){900, 150});
-    c->ragged_q = c->causal = c->schedule = true;
+    c->causal = c->schedule = true;
+    c->ragged_q = i != 1;
     c->group = 2;
-    c->use_leftpad = i < 2;
-    c->leftpad[0] = i < 2 ? 5 : 0;
+    c->use_leftpad = i == 0;
+    c->leftpad[0] = i == 0 ? 5 : 0;
     c->max_rows = i ? 1 : 0;
   }
+  cases[1].cache = SERVING_PAGED;
+  cases[1].page_size = 4;
+  cases[1].rows[0] = cases[1].rows[1] = 25;
   expect_right(state, cases, 3);
 }
 
