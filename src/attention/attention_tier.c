@@ -84,14 +84,14 @@ static void build_front(kjit_runtime *runtime, const struct entry *entry) {
 }
 
 /* Build and load in the device's primary context, because a new thread has none and a kernel is loaded into a context.
- */
-static bool build(kjit_runtime *runtime, const struct entry *entry) {
+ * Of the entry, nothing is read that calls change meanwhile. */
+static bool build(kjit_runtime *runtime, const struct entry *entry, bool has_front) {
   const struct config_kernel *kernel;
   kjit_error unread;
   if (!runtime_primary_enter(runtime, entry->device)) return false;
   const kjit_status status =
       config_kernel_get(runtime, entry->family, entry->values, entry->device, NULL, 0, &kernel, &unread);
-  if (status == KJIT_OK && entry->has_front) build_front(runtime, entry);
+  if (status == KJIT_OK && has_front) build_front(runtime, entry);
   runtime_primary_leave(runtime, entry->device);
   return status == KJIT_OK;
 }
@@ -106,9 +106,13 @@ static void *run(void *user) {
       pthread_cond_wait(&tiers->changed, &tiers->mutex);
       continue;
     }
-    pthread_mutex_unlock(&tiers->mutex);
-    const bool is_loaded = build(tiers->runtime, entry);
-    pthread_mutex_lock(&tiers->mutex);
+    bool has_front, is_loaded;
+    do { /* once more where a call has come meanwhile that wants the kernel in front, too */
+      has_front = entry->has_front;
+      pthread_mutex_unlock(&tiers->mutex);
+      is_loaded = build(tiers->runtime, entry, has_front);
+      pthread_mutex_lock(&tiers->mutex);
+    } while (is_loaded && entry->has_front != has_front);
     entry->state = is_loaded ? ENTRY_IS_LOADED : ENTRY_FAILED;
     pthread_cond_broadcast(&tiers->changed);
   }
