@@ -18,11 +18,11 @@ enum serving_layout { SERVING_NHD, SERVING_HND, SERVING_KV_TOGETHER };
 
 struct serving_case {
   int32_t dtype;
-  bool narrow; /* the cache is e4m3, with a number for each sequence and head */
   int batch, heads_kv, group, head_dim, head_dim_v;
   enum serving_cache cache;
   enum serving_layout layout;
   int page_size;
+  bool narrow; /* the cache is e4m3, with a number for each sequence and head */
   bool ragged_q, ragged_new;
   bool begins_below_0; /* cu_seqlens: the first sequence, which has no rows and no keys, would have some in front of all
                         */
@@ -32,15 +32,14 @@ struct serving_case {
   int leftpad[SERVING_BATCH_MAX]; /* slots without a key */
   bool append, use_seqused_q, use_cache_index, use_leftpad;
   int rotary_columns; /* 0: none */
-  bool interleaved, use_rotary_seqlens;
-  bool causal;
+  bool interleaved, use_rotary_seqlens, causal, lse;
   int window_left, window_right, chunk;
   float softcap, scale;
   float query_size; /* numbers of q are multiplied by it; 0: 1 */
   int sinks;        /* 0: none; KJIT_FP32; or the dtype */
   int num_splits, sm_margin;
   int max_rows; /* max_seqlen_q, even if too small; 0: as many as there are */
-  bool lse, schedule, workspace;
+  bool schedule, workspace;
   uint64_t seed;
 };
 

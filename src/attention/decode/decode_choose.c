@@ -115,7 +115,8 @@ static void set_blocks(kjit_attention_decode_sm90_config *config, int32_t tile_n
  * 5 MB are on their way at a time. More than that gains nothing, and heads that lie side by side no longer find in L2
  * what their neighbours fetched. Measured on an H100, of the best peer, and with as many stages as fit: 152 columns
  * 0.94 (0.79), 160 1.07 (0.89), 192 1.03 (0.94), 112 1.05 (0.86), 72 0.97 (0.88), 32 1.00 and 0.99 (0.82, 0.88); where
- * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97). docs/lab-notes.md.
+ * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97).
+ * docs/lab-notes/races.md.
  *
  * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each: 72 columns,
  * 128 tiles over 9,139 keys 141 us in place of 182, 104 columns, 48 tiles over 20,192 keys 170 in place of 216. With

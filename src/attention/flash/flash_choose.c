@@ -122,7 +122,7 @@ kjit_status flash_choose_small(const kjit_attention_problem *problem, const stru
 
 /* Steps of 96 keys leave no registers for what a score function reads and computes: a bias that is read element by
  * element spills 1,128 bytes there and 200 in steps of 80 keys; two such biases spill 2,828 bytes, and none in steps of
- * 48 keys. Instructions a key are as many (docs/lab-notes.md). */
+ * 48 keys. Instructions a key are as many (docs/lab-notes/flash_forward.md). */
 void flash_suit_score(struct flash_variant *variant, int gathered) {
   enum { MOST_KEYS = 80, MOST_KEYS_OF_MANY = 48 };
   const int32_t most = gathered > 1 ? MOST_KEYS_OF_MANY : MOST_KEYS;

@@ -91,10 +91,10 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
 }
 
 /* Warpgroups, blocks on an SM, heads in shared memory, and tiles of Q of a warpgroup, the better ones first, as
- * measured on an H200; docs/lab-notes.md. A head of many tiles is read long before the next one is needed, so one of
- * them is enough where two would leave room for few warpgroups. With few tiles of a head two warpgroups with one tile
- * of Q each are better than one with two: 178 causal queries and keys of 64 heads of 128 columns 11.7 us on an H100,
- * and 13.5. */
+ * measured on an H200; docs/lab-notes/dense.md. A head of many tiles is read long before the next one is needed, so one
+ * of them is enough where two would leave room for few warpgroups. With few tiles of a head two warpgroups with one
+ * tile of Q each are better than one with two: 178 causal queries and keys of 64 heads of 128 columns 11.7 us on an
+ * H100, and 13.5. */
 struct shape {
   int32_t consumers, blocks_per_sm, stages, q_buffers;
 };

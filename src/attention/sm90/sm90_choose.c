@@ -293,8 +293,8 @@ static void suit_tensor(const kjit_attention_problem *problem, const struct step
 }
 
 /* Elements that are loaded one by one, for each pair, take registers for addresses besides: three consumers and 128
- * keys spill 2,300 bytes of heads of 64 columns with one element a pair, 6,800 with two (docs/lab-notes.md). Above 128
- * columns a step has few keys anyhow. */
+ * keys spill 2,300 bytes of heads of 64 columns with one element a pair, 6,800 with two (docs/lab-notes/variants.md).
+ * Above 128 columns a step has few keys anyhow. */
 static void suit_gathered(const kjit_attention_problem *problem, const struct steps *steps, int gathered,
                           kjit_attention_sm90_config *config) {
   enum { KEYS_OF_ONE = 112, KEYS_OF_MANY = 80 };

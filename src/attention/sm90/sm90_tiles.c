@@ -273,7 +273,7 @@ static int64_t even_section(int64_t pairs, int64_t heads_per_kv, int64_t least, 
  *
  * The last section ends the launch: one of few pairs leaves most of the card idle while its longest tiles are worked
  * on, so that sizes from half of this one to what fits two thirds of L2 are taken where they leave the last section
- * fuller (docs/lab-notes.md).
+ * fuller (docs/lab-notes/dense.md).
  *
  * A section's longest tiles come first and read all of its keys, which its shorter tiles then find in L2. With few
  * tiles a head that is half of the work at the memory's speed and half at L2's, so sections of these are two rounds of
