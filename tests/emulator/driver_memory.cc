@@ -217,10 +217,10 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
   const std::lock_guard<std::mutex> hold(driver().lock);
   if (!driver().initialised) return CUDA_ERROR_NOT_INITIALIZED;
   const Allocation *const found = find_allocation(driver(), pointer, 1);
-  const CUcontext current = current_context(driver());
+  const CUcontext here = current_context(driver());
   for (unsigned i = 0; i < count; i++) {
     if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
-      const bool reachable = found && current && found->context->device == current->device;
+      const bool reachable = found && here && found->context->device == here->device;
       *static_cast<CUdeviceptr *>(values[i]) = reachable ? pointer : 0;
     } else if (!answer_pointer(attributes[i], found, driver(), values[i])) {
       return CUDA_ERROR_NOT_SUPPORTED;
