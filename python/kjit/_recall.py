@@ -141,11 +141,15 @@ def tell(value: Any, walk: Walk, depth: int) -> None:
 
 
 def tell_list(value: Any, walk: Walk, depth: int) -> None:
-    if was_met(value, walk):
-        return
+    if not was_met(value, walk):
+        tell_elements(value, list, walk, depth)
+
+
+def tell_elements(value: Any, kind: Any, walk: Walk, depth: int) -> None:
+    """The kind of a list or set, its length, and its elements in the order in which code would see them."""
     if len(value) > LENGTH_MAX:
         raise CannotTell
-    walk.key.append(list)
+    walk.key.append(kind)
     walk.key.append(len(value))
     for each in value:
         tell(each, walk, depth + 1)

@@ -27,6 +27,7 @@ from ._recall import (
     is_of_modules,
     kinds,
     tell,
+    tell_elements,
     was_met,
 )  # fmt: skip
 
@@ -83,7 +84,7 @@ def tell_object(value: Any, walk: Walk, depth: int) -> None:
         elif torch is not None and isinstance(value, torch.nn.Module):
             _tell_neural(value, kind, walk, depth, torch.nn.Module)
         elif kind in (set, frozenset):
-            _tell_set(value, kind, walk, depth)
+            tell_elements(value, kind, walk, depth)
         elif _is_numpy_number(value):
             walk.key.append(kind)
             walk.key.append(value.tobytes())
@@ -147,16 +148,6 @@ def is_of_neural(kept: list[Any]) -> bool:
     """Was an nn.Module met in the walk that kept these?"""
     torch = sys.modules.get("torch")
     return torch is not None and any(each is torch.nn.Module for each in kept)
-
-
-def _tell_set(value: Any, kind: Any, walk: Walk, depth: int) -> None:
-    """Its elements in the order in which code would see them."""
-    if len(value) > LENGTH_MAX:
-        raise CannotTell
-    walk.key.append(kind)
-    walk.key.append(len(value))
-    for each in value:
-        tell(each, walk, depth + 1)
 
 
 def _is_numpy_number(value: Any) -> bool:

@@ -74,7 +74,8 @@ static const kjit_family *front_of(const kjit_family *family, const int32_t *val
   return known && known->front ? known->front(values, front_values) : NULL;
 }
 
-/* That kernel is built for what it spares: a failure leaves calls without it, so it is none of theirs. */
+/* Build the kernel in front of a config's launches. Where that fails, calls are launched without it, so the failure is
+ * no error of the config. */
 static void build_front(kjit_runtime *runtime, const struct entry *entry) {
   int32_t values[ATTENTION_FIELDS_MAX];
   const struct config_kernel *kernel;
