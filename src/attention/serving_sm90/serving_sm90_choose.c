@@ -134,16 +134,29 @@ static void choose_one_part(struct serving_sm90_config *config, const struct ser
   config->gathered = is_gathered(problem);
 }
 
+/* What follows from the problem alone. */
+static struct serving_sm90_config config_of(const struct serving_problem *problem) {
+  return (struct serving_sm90_config){.dtype = problem->dtype,
+                                      .cache = problem->is_narrow ? KJIT_FP8_E4M3 : problem->dtype,
+                                      .head_dim = (int32_t)problem->head_dim,
+                                      .head_dim_v = (int32_t)problem->head_dim_v,
+                                      .softcap = problem->softcap};
+}
+
+bool serving_sm90_choose_one_part(const struct serving_problem *problem, uint32_t multiprocessors,
+                                  struct serving_sm90_config *out) {
+  if (why_not(problem) || !is_for_one_part(problem, multiprocessors)) return false;
+  *out = config_of(problem);
+  choose_one_part(out, problem);
+  return true;
+}
+
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
                           const struct family_place *place, int32_t *values, kjit_error *error) {
   if (pass != KJIT_SERVING_ATTEND) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_serving_sm90 has one pass");
   const char *reason = why_not(problem);
   if (reason) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_serving_sm90 does not take %s", reason);
-  struct serving_sm90_config config = {.dtype = problem->dtype,
-                                       .cache = problem->is_narrow ? KJIT_FP8_E4M3 : problem->dtype,
-                                       .head_dim = (int32_t)problem->head_dim,
-                                       .head_dim_v = (int32_t)problem->head_dim_v,
-                                       .softcap = problem->softcap};
+  struct serving_sm90_config config = config_of(problem);
   if (is_for_one_part(problem, place->sm_count))
     choose_one_part(&config, problem);
   else if (problem->page_size % LEAST_BOX == 0)
