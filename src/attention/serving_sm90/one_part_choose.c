@@ -26,6 +26,7 @@ enum {
   NARROW_BLOCKS = 4,    /* blocks of keys in a part of heads of less than 64 columns, at most */
   ROWS_OF_A_WARP = 16,  /* for which attention_decode_sm90 knows slow memory */
   FEW_TILES_SHARE = 16, /* multiprocessors for each tile of 128 rows, with which products do not decide */
+  SOME_TILES_SHARE = 8, /* the same, with which short parts gain */
   MOST_BATCH = 64,      /* a lane of a warp has two sequences */
   LEAST_PART_KEYS = 128 /* part.cuh */
 };
@@ -74,22 +75,11 @@ struct one_part_tiles one_part_tiles_of(const kjit_attention_problem *problem, c
   return (struct one_part_tiles){count, integer_divide_up(blocks, part_blocks), integer_min(part_blocks, blocks)};
 }
 
-/* Two blocks of 128 keys of up to 64 columns are as many bytes as two of 64 keys of 128. */
-static void set_tile_of_64_rows(struct serving_sm90_config *config) {
-  const bool is_small =
-      config->head_dim <= SERVING_SM90_BAND_COLUMNS && config->head_dim_v <= SERVING_SM90_BAND_COLUMNS;
-  config->rows = SERVING_SM90_M;
-  config->keys = is_small ? 128 : 64;
-  config->stages = 2;
-  config->blocks_per_sm = 2;
-}
-
 static bool is_fast_for_few_rows(const kjit_attention_problem *problem, const struct family_place *place,
-                                 struct serving_sm90_config *config) {
+                                 const struct serving_sm90_config *config) {
   const int64_t band = SERVING_SM90_BAND_COLUMNS;
   const struct decode_card card = decode_card_of(place);
   const bool is_odd = problem->head_dim % band != 0 || problem->head_dim_v % band != 0;
-  set_tile_of_64_rows(config);
   const struct one_part_tiles tiles = one_part_tiles_of(problem, config, place->sm_count);
   if (problem->seq_kv < LEAST_KEYS) return false;
   if (is_odd && rows_of(problem) <= ROWS_OF_A_WARP && decode_has_slow_memory(&card)) return false;
@@ -102,8 +92,9 @@ static bool is_fast_for_many_rows(const kjit_attention_problem *problem, const s
                                   struct serving_sm90_config *config) {
   const struct one_part_tiles tiles = one_part_tiles_of(problem, config, place->sm_count);
   if (problem->seq_kv < LEAST_KEYS_OF_MANY_ROWS) return false;
-  if (tiles.part_blocks == 1) set_tile_of_64_rows(config);
-  return tiles.count * FEW_TILES_SHARE <= place->sm_count || tiles.count * tiles.part_blocks <= place->sm_count;
+  if (tiles.part_blocks == 1) serving_sm90_set_few_rows(config);
+  if (tiles.count * FEW_TILES_SHARE <= place->sm_count) return true;
+  return tiles.count * SOME_TILES_SHARE <= place->sm_count && tiles.count * tiles.part_blocks <= place->sm_count;
 }
 
 kjit_status one_part_choose(const kjit_attention_problem *problem, const struct family_place *place,
@@ -111,8 +102,9 @@ kjit_status one_part_choose(const kjit_attention_problem *problem, const struct 
   const struct serving_problem serving = serving_problem_of(problem);
   const kjit_status status = one_part_check_problem(problem, error);
   if (status != KJIT_OK) return status;
+  const bool has_few_rows = rows_of(problem) <= SERVING_SM90_M;
   if (serving_sm90_choose_one_part(&serving, place->sm_count, out) &&
-      (rows_of(problem) > SERVING_SM90_M ? is_fast_for_many_rows : is_fast_for_few_rows)(problem, place, out))
+      (has_few_rows ? is_fast_for_few_rows(problem, place, out) : is_fast_for_many_rows(problem, place, out)))
     return KJIT_OK;
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld and seq_kv %lld: attention_serving_sm90 is for so few tiles of query rows that each "

@@ -22,4 +22,7 @@ kjit_status serving_sm90_encode(kjit_runtime *runtime, const int32_t *values,
 bool serving_sm90_choose_one_part(const struct serving_problem *problem, uint32_t multiprocessors,
                                   struct serving_sm90_config *out);
 
+/* Give a config with one_part, of 16-bit keys and values, the tile of up to 64 rows. Pure. */
+void serving_sm90_set_few_rows(struct serving_sm90_config *config);
+
 #endif

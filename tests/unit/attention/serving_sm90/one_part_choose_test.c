@@ -1,5 +1,6 @@
 /* Which dense problems attention_serving_sm90's kernel with one_part takes, and how it divides their tiles. No GPU. */
 #include "attention/serving_sm90/one_part_choose.h"
+#include "attention/serving_sm90/serving_sm90_serving.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
@@ -110,9 +111,12 @@ static void test_one_part_choose__many_rows_are_few_tiles(void **state) {
   assert_true(takes(&problem, &h200));
   problem.seq_kv = 16384;
   assert_false(takes(&problem, &h200));
+  problem = decoding(1, 17, 8, 16);
+  problem.seq_kv = 2000;
+  assert_false(takes(&problem, &h200));
 }
 
-/* Bytes of a block of keys do not fall with the columns of a head, down to 64. */
+/* Bytes of a block of keys do not fall with the columns of a head, down to 64, where boxes of TMA load them. */
 static void test_one_part_choose__small_heads_have_longer_blocks(void **state) {
   (void)state;
   kjit_attention_problem problem = decoding(1, 8, 8, 1);
@@ -121,6 +125,34 @@ static void test_one_part_choose__small_heads_have_longer_blocks(void **state) {
   assert_int_equal(chosen(&problem).keys, 64);
   problem.head_dim_v = 64;
   assert_int_equal(chosen(&problem).keys, 128);
+}
+
+/* As a serving call has it. */
+static void test_one_part_choose__pages_decide_on_longer_blocks(void **state) {
+  static const struct {
+    int64_t head_dim, head_dim_v, page_size;
+    int32_t keys;
+  } cases[] = {{64, 64, 16, 128}, {40, 64, 8, 128}, {64, 72, 16, 64}, {128, 64, 16, 64}, {64, 64, 4, 64}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct serving_problem problem = {.dtype = KJIT_BF16,
+                                            .head_dim = cases[i].head_dim,
+                                            .head_dim_v = cases[i].head_dim_v,
+                                            .heads_kv = 8,
+                                            .group = 4,
+                                            .packed_rows = 4,
+                                            .batch = 8,
+                                            .rows = 8,
+                                            .page_size = cases[i].page_size,
+                                            .is_plain = true,
+                                            .is_simple = true};
+    kjit_config config = {.family = &serving_sm90_family};
+    struct serving_sm90_config *const values = (struct serving_sm90_config *)config.values;
+    kjit_error error;
+    assert_true(serving_sm90_choose_one_part(&problem, 132, values));
+    assert_int_equal(cases[i].keys, values->keys);
+    assert_status(KJIT_OK, kjit_config_check(&config, "sm_90a", &error), &error);
+  }
 }
 
 static void test_one_part_choose__configs_are_legal_and_fit(void **state) {
@@ -181,6 +213,7 @@ int main(void) {
       cmocka_unit_test(test_one_part_choose__an_h100_takes_whole_lines),
       cmocka_unit_test(test_one_part_choose__many_rows_are_few_tiles),
       cmocka_unit_test(test_one_part_choose__small_heads_have_longer_blocks),
+      cmocka_unit_test(test_one_part_choose__pages_decide_on_longer_blocks),
       cmocka_unit_test(test_one_part_choose__configs_are_legal_and_fit),
       cmocka_unit_test(test_one_part_choose__parts_are_those_of_the_kernel),
       cmocka_unit_test(test_one_part_choose__what_cannot_be_counted_is_refused),
