@@ -23,6 +23,7 @@
 enum {
   LEAST_KEYS = 512,
   LEAST_KEYS_OF_MANY_ROWS = 768,
+  LEAST_KEYS_OF_SOME_TILES = 896,
   NARROW_BLOCKS = 4,    /* blocks of keys in a part of heads of less than 64 columns, at most */
   ROWS_OF_A_WARP = 16,  /* for which attention_decode_sm90 knows slow memory */
   FEW_TILES_SHARE = 16, /* multiprocessors for each tile of 128 rows, with which products do not decide */
@@ -94,7 +95,8 @@ static bool is_fast_for_many_rows(const kjit_attention_problem *problem, const s
   if (problem->seq_kv < LEAST_KEYS_OF_MANY_ROWS) return false;
   if (tiles.part_blocks == 1) serving_sm90_set_few_rows(config);
   if (tiles.count * FEW_TILES_SHARE <= place->sm_count) return true;
-  return tiles.count * SOME_TILES_SHARE <= place->sm_count && tiles.count * tiles.part_blocks <= place->sm_count;
+  return problem->seq_kv >= LEAST_KEYS_OF_SOME_TILES && tiles.count * SOME_TILES_SHARE <= place->sm_count &&
+         tiles.count * tiles.part_blocks <= place->sm_count;
 }
 
 kjit_status one_part_choose(const kjit_attention_problem *problem, const struct family_place *place,

@@ -111,6 +111,10 @@ static void test_one_part_choose__many_rows_are_few_tiles(void **state) {
   assert_true(takes(&problem, &h200));
   problem.seq_kv = 16384;
   assert_false(takes(&problem, &h200));
+  problem.seq_kv = 895;
+  assert_false(takes(&problem, &h200));
+  problem.seq_kv = 896;
+  assert_true(takes(&problem, &h200));
   problem = decoding(1, 17, 8, 16);
   problem.seq_kv = 2000;
   assert_false(takes(&problem, &h200));
