@@ -1,8 +1,8 @@
 /**
  * @file
  * Attention forward: the arguments of a call, the choice of a kernel, the call itself, and plans. The families are
- * attention_decode_sm90.h (Hopper, few query rows), attention_short_sm90.h (few keys), attention_sm90.h (Hopper) and
- * flash_forward.h (sm_80 and later).
+ * attention_decode_sm90.h (Hopper, few query rows), attention_short_sm90.h (few keys), attention_sm90.h (Hopper),
+ * flash_forward.h (sm_80 and later), and attention_serving_sm90 (Hopper, few tiles), whose configs have `one_part` 1.
  */
 #ifndef KJIT_ATTENTION_H
 #define KJIT_ATTENTION_H
@@ -108,9 +108,9 @@ static inline kjit_attention_problem kjit_attention_problem_default(void) {
 }
 
 /**
- * Choose the kernel for a problem: on Hopper attention_decode_sm90 for few query rows over many keys,
- * attention_short_sm90 for many queries over few keys and attention_sm90 for what else it can compute, otherwise
- * flash_forward. The config is canonical.
+ * Choose the kernel for a problem: on Hopper attention_serving_sm90 for few tiles of query rows over many keys,
+ * attention_decode_sm90 for more of them, attention_short_sm90 for many queries over few keys and attention_sm90 for
+ * what else it can compute, otherwise flash_forward. The config is canonical.
  * @param      runtime     NULL to choose by the rules alone, without a tuned table; `arch` must be given then
  * @param      problem     the problem
  * @param      arch        "sm_90a", "sm_80", ...; NULL for that of the current context's device

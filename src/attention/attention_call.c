@@ -164,8 +164,8 @@ static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config,
   decision->family = attention_family_of(config->family);
   if (!decision->family)
     return error_invalid(error, "config.family",
-                         "must be attention_sm90, attention_decode_sm90, attention_short_sm90 or flash_forward, "
-                         "which compute attention");
+                         "must be attention_sm90, attention_decode_sm90, attention_short_sm90, attention_serving_sm90 "
+                         "or flash_forward, which compute attention");
   memcpy(decision->values, config->values, sizeof decision->values);
   kjit_status status = check_hooks(decision->family, asked, error);
   if (status == KJIT_OK) status = decision->family->fit(asked->problem, decision->values, error);

@@ -9,6 +9,7 @@
 #include "attention/attention_variant_launch.h"
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
+#include "attention/serving_sm90/one_part_call.h"
 #include "attention/short/short_call.h"
 #include "attention/sm90/sm90_call.h"
 
@@ -18,6 +19,7 @@ struct attention_call {
     int32_t device; /* the current device, which the call is for */
     bool is_variant;
     union {
+      struct one_part_call one_part;
       struct decode_call decode;
       struct short_call few;
       struct sm90_call sm90;

@@ -8,11 +8,12 @@
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
 #include "attention/serving/serving_family.h"
+#include "attention/serving_sm90/one_part_call.h"
 #include "attention/short/short_call.h"
 #include "attention/sm90/sm90_call.h"
 
-const struct attention_family *const attention_families[ATTENTION_FAMILY_COUNT] = {&decode_attention, &short_attention,
-                                                                                   &sm90_attention, &flash_attention};
+const struct attention_family *const attention_families[ATTENTION_FAMILY_COUNT] = {
+    &one_part_attention, &decode_attention, &short_attention, &sm90_attention, &flash_attention};
 
 const struct attention_family *attention_family_of(const kjit_family *family) {
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {

@@ -11,7 +11,7 @@
 #include "family/family.h"
 
 /* Most fields of such a family: the size of what is remembered for each problem. */
-enum { ATTENTION_FIELDS_MAX = 18, ATTENTION_FAMILY_COUNT = 4 };
+enum { ATTENTION_FIELDS_MAX = 18, ATTENTION_FAMILY_COUNT = 5 };
 
 struct attention_variant_launch; /* attention_variant_launch.h */
 struct attention_variant_blocks;

@@ -13,7 +13,7 @@
 #define TUNE_CLASS_MAX 32
 
 /* Most families of a subject. */
-#define TUNE_FAMILIES_MAX 4
+#define TUNE_FAMILIES_MAX 5
 
 struct tune_subject {
   const struct field_table *class; /* the members of a class: int32 each, without padding, at most TUNE_CLASS_MAX */

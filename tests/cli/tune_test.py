@@ -177,7 +177,7 @@ class Emulated(TuneCase):
         table.write_text(table.read_text()[:-2])
         failed = self.json("tune", "--problem", PROBLEM, "--out", table, "--candidates", "1", "--runs", "1",
                            exit_code=USAGE)
-        self.assertIn("line 15: column 1", failed["classes"][0]["message"])
+        self.assertIn("line 16: column 1", failed["classes"][0]["message"])
 
     def test_tune__interrupted_says_so_and_dies_of_it(self):
         process = subprocess.Popen([str(KJIT), "tune", "--set", "cells", "--jobs", "1", "--json"], text=True,

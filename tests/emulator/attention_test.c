@@ -90,9 +90,6 @@ static void run_late(struct gpu_fixture *fixture, size_t i) {
                           .head_dim_v = late[i].head_dim, .flags = late[i].causal ? KJIT_ATTENTION_CAUSAL : 0),
       .lse = 1,
       .seed = random_next(&fixture->random)};
-  struct gpu_trial trial;
-  kjit_config config;
-  kjit_error error = {0};
   char text[256];
   const int columns = (int)late[i].head_dim;
   snprintf(text, sizeof text,
@@ -100,14 +97,7 @@ static void run_late(struct gpu_fixture *fixture, size_t i) {
            "ping_pong=1,rescale_slack=15,packed=%d,split=0",
            columns, columns, late[i].causal, late[i].consumers, late[i].tile_n, late[i].stages, columns / 64,
            late[i].packed);
-  assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, &error), &error);
-  gpu_trial_create(&trial, &fixture->kernels, &problem);
-  CUstream stream = fixture->card.stream;
-  assert_status(KJIT_OK, attention_data_poison(&trial.data, stream, &error), &error);
-  assert_status(KJIT_OK, kjit_attention_forward(fixture->runtime, &config, &trial.data.args, stream, &error), &error);
-  assert_status(KJIT_OK, card_synchronize(&fixture->card, stream, &error), &error);
-  gpu_assert_right(fixture, &trial, text);
-  gpu_trial_destroy(&trial);
+  attention_run_config(fixture, "attention_sm90", text, &problem);
 }
 
 static void test_attention__o_with_memory_of_its_own_beside_two_queries_is_right(void **state) {

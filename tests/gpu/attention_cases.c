@@ -56,38 +56,41 @@ static void build_all(struct gpu_fixture *fixture, const struct trial_problem *p
     pthread_join(helpers[i], NULL);
 }
 
-static kjit_status run(struct gpu_fixture *fixture, const struct gpu_trial *trial, kjit_error *error) {
+/* `config` is NULL where the planner chooses, here and below. */
+static kjit_status run(struct gpu_fixture *fixture, const kjit_config *config, const struct gpu_trial *trial,
+                       kjit_error *error) {
   CUstream stream = fixture->card.stream;
   kjit_status status = attention_data_poison(&trial->data, stream, error);
-  if (status == KJIT_OK) status = kjit_attention_forward(fixture->runtime, NULL, &trial->data.args, stream, error);
+  if (status == KJIT_OK) status = kjit_attention_forward(fixture->runtime, config, &trial->data.args, stream, error);
   return status == KJIT_OK ? card_synchronize(&fixture->card, stream, error) : status;
 }
 
-static void describe(const struct gpu_fixture *fixture, const struct trial_problem *problem, char *text,
-                     size_t capacity) {
+static void describe(const struct gpu_fixture *fixture, const kjit_config *config, const struct trial_problem *problem,
+                     char *text, size_t capacity) {
   char kernel[KJIT_CONFIG_TEXT_MAX], what[PROBLEM_TEXT_MAX];
-  kjit_config config;
-  if (kjit_attention_choose(fixture->runtime, &problem->asked, NULL, &config, NULL, NULL) != KJIT_OK ||
-      kjit_config_print(&config, 0, kernel, sizeof kernel, NULL) != KJIT_OK)
+  kjit_config chosen;
+  if ((!config && kjit_attention_choose(fixture->runtime, &problem->asked, NULL, &chosen, NULL, NULL) != KJIT_OK) ||
+      kjit_config_print(config ? config : &chosen, 0, kernel, sizeof kernel, NULL) != KJIT_OK)
     *kernel = '\0';
   problem_print(problem, what);
   snprintf(text, capacity, "%.500s | %s", kernel, what);
 }
 
 /* Right, and the second run's bits are the first one's. */
-static bool run_case(struct gpu_fixture *fixture, const struct trial_problem *problem, bool print) {
+static bool run_case(struct gpu_fixture *fixture, const kjit_config *config, const struct trial_problem *problem,
+                     bool print) {
   struct gpu_trial trial;
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
   char what[512 + PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
   gpu_trial_create(&trial, &fixture->kernels, problem);
-  kjit_status status = run(fixture, &trial, &error);
+  kjit_status status = run(fixture, config, &trial, &error);
   if (status == KJIT_OK) status = attention_judge(&trial.data, &trial.reference, &verdict, &error);
   const uint64_t first = status == KJIT_OK ? gpu_output_digest(&trial) : 0;
-  if (status == KJIT_OK) status = run(fixture, &trial, &error);
+  if (status == KJIT_OK) status = run(fixture, config, &trial, &error);
   const bool repeats = status == KJIT_OK && gpu_output_digest(&trial) == first;
   gpu_trial_destroy(&trial);
-  describe(fixture, problem, what, sizeof what);
+  describe(fixture, config, problem, what, sizeof what);
   gpu_record_share(fixture, &verdict, what);
   if (verdict.passed && repeats) return true;
   if (!print) return false;
@@ -100,7 +103,15 @@ void attention_run_problems(struct gpu_fixture *fixture, const struct trial_prob
   size_t failures = 0;
   build_all(fixture, problems, count);
   for (size_t i = 0; i < count; i++)
-    failures += !run_case(fixture, &problems[i], failures < MOST_FAILURES_PRINTED);
+    failures += !run_case(fixture, NULL, &problems[i], failures < MOST_FAILURES_PRINTED);
   if (failures) print_error("%zu of %zu problems are not right\n", failures, count);
   assert_int_equal(0, failures);
+}
+
+void attention_run_config(struct gpu_fixture *fixture, const char *family, const char *text,
+                          const struct trial_problem *problem) {
+  kjit_config config;
+  kjit_error error = {0};
+  assert_status(KJIT_OK, kjit_config_parse(kjit_family_find(family), text, &config, &error), &error);
+  assert_true(run_case(fixture, &config, problem, true));
 }

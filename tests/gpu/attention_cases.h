@@ -12,4 +12,8 @@ struct gpu_fixture *attention_require(void **state);
  * them fails the test. */
 void attention_run_problems(struct gpu_fixture *fixture, const struct trial_problem *problems, size_t count);
 
+/* Run one problem with a config, given as text, in the same way. */
+void attention_run_config(struct gpu_fixture *fixture, const char *family, const char *text,
+                          const struct trial_problem *problem);
+
 #endif

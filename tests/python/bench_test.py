@@ -152,7 +152,7 @@ class Race(unittest.TestCase):
         lines = told.getvalue().splitlines()
         self.assertEqual((code, len(lines)), (0, 40))
         for line in lines:
-            self.assertRegex(line, r"^hd\d+ (full|causal) .*: attention_((decode|short)_)?sm90 dtype=")
+            self.assertRegex(line, r"^hd\d+ (full|causal) .*: attention_((decode|serving|short)_)?sm90 dtype=")
 
     def test_result__is_shares_and_the_worst_first(self):
         problems = attention_race.draw(2, 25)

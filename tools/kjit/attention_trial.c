@@ -104,7 +104,8 @@ static kjit_status split_config(const char *given, const kjit_family **family, c
   return error_say(
       error, KJIT_ERR_PARSE,
       "--config: \"%.80s\": must begin with a family that "
-      "computes attention (attention_sm90, attention_decode_sm90, attention_short_sm90, flash_forward) and a blank",
+      "computes attention (attention_sm90, attention_decode_sm90, attention_short_sm90, attention_serving_sm90, "
+      "flash_forward) and a blank",
       given);
 }
 

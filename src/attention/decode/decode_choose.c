@@ -38,9 +38,7 @@ kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_err
                    (long long)problem->seq_kv);
 }
 
-/* An H100's memory gives a multiprocessor 21 bytes a ns, an H200's 30. With less than 25, two steps that are on their
- * way are enough, and more of them only part blocks that read heads that lie side by side. */
-static bool has_slow_memory(const struct decode_card *card) {
+bool decode_has_slow_memory(const struct decode_card *card) {
   return card->memory_bytes_a_us < SLOW_BYTES_A_US * card->multiprocessors;
 }
 
@@ -57,7 +55,7 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
                                        const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const bool fills = heads * 5 >= all * 4;
-  if (!has_slow_memory(card) || !is_odd(problem->head_dim)) return rows >= ROWS_OF_A_WARP && fills;
+  if (!decode_has_slow_memory(card) || !is_odd(problem->head_dim)) return rows >= ROWS_OF_A_WARP && fills;
   if (rows > FEW_ROWS / 2) return heads * 3 >= all * 2 || heads * 4 <= all;
   return rows > ROWS_OF_A_WARP && fills;
 }
@@ -127,7 +125,7 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
-  if (!has_slow_memory(card) || rows > ROWS_OF_A_WARP || columns > WIDEST) return false;
+  if (!decode_has_slow_memory(card) || rows > ROWS_OF_A_WARP || columns > WIDEST) return false;
   if (!is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;

@@ -121,8 +121,9 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->v_rows = rows_of(params->v, &params->v_stride, params->cache_rows, params->page_size, heads);
 }
 
-kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
-                                  const struct attention_serving_params *params, void *argument, kjit_error *error) {
+kjit_status serving_sm90_encode(kjit_runtime *runtime, const int32_t *values,
+                                const struct attention_serving_params *params, void *argument, bool *is_again,
+                                kjit_error *error) {
   const struct serving_sm90_config *config = serving_sm90_view(values);
   struct attention_serving_sm90_params *const to = argument;
   struct recent *const maps = runtime_slot_get(runtime, &slot);
@@ -138,9 +139,16 @@ kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
   const struct key key = {
       {describe(params, params->k, &params->k_stride, config->cache, config->head_dim, box_rows),
        describe(params, params->v, &params->v_stride, config->cache, config->head_dim_v, box_rows)}};
-  if (recent_get(maps, &key, to)) return KJIT_OK;
+  const bool found = recent_get(maps, &key, to);
+  if (is_again) *is_again = found;
+  if (found) return KJIT_OK;
   kjit_status status = runtime_tensor_map_encode(runtime, &key.tensors[0], "k", &to->k, error);
   if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key.tensors[1], "v", &to->v, error);
   if (status == KJIT_OK) recent_put(maps, &key, to);
   return status;
+}
+
+kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
+                                  const struct attention_serving_params *params, void *argument, kjit_error *error) {
+  return serving_sm90_encode(runtime, values, params, argument, NULL, error);
 }

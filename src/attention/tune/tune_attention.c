@@ -6,6 +6,7 @@
 
 #include "attention/decode/decode_config.h"
 #include "attention/flash/flash_family.h"
+#include "attention/serving_sm90/serving_sm90_config.h"
 #include "attention/short/short_config.h"
 #include "attention/sm90/sm90_config.h"
 #include "family/config_build.h"
@@ -38,7 +39,7 @@ _Static_assert(ATTENTION_FAMILY_COUNT <= TUNE_FAMILIES_MAX, "a table's header ha
 _Static_assert(sizeof(struct tune_class) <= TUNE_CLASS_MAX * sizeof(int32_t), "a row has room for a class");
 
 static const kjit_family *const families[ATTENTION_FAMILY_COUNT] = {&sm90_family, &flash_forward_family, &decode_family,
-                                                                    &short_family};
+                                                                    &short_family, &serving_sm90_family};
 
 const struct tune_subject tune_attention = {.class = &tune_class_fields,
                                             .families = families,

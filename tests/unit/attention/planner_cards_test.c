@@ -6,6 +6,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/decode/decode_config.h"
+#include "attention/serving_sm90/serving_sm90_config.h"
 #include "attention/sm90/sm90_choose.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
@@ -29,11 +30,12 @@ static kjit_config choose_for(const kjit_attention_problem *problem, const kjit_
 
 /* ---- An H200's choices ---- */
 
-enum { SM90 = 1, DECODE = 2 };
+enum { SM90 = 1, DECODE = 2, ONE_PART = 3 };
 
 /* Batch, query heads, key heads, queries, keys, head size, causal; then the family and, of attention_sm90, consumers,
  * tile_n, stages, q_buffers, o_chunks, ping_pong, packed and split; of attention_decode_sm90, rows, tile_n, stages and
- * blocks_per_sm. The papers' 36 cells, then the decode set of bench/attention_peers.py. */
+ * blocks_per_sm; of attention_serving_sm90, rows, keys, stages and blocks_per_sm. The papers' 36 cells, then the decode
+ * set of bench/attention_peers.py, and decoding with more tiles. */
 /* clang-format off */
 static const struct {
   int64_t batch, heads_q, heads_kv, seq_q, seq_kv, head_dim;
@@ -76,34 +78,37 @@ static const struct {
     {4, 8, 8, 4096, 4096, 256, 1, {1, 2, 64, 2, 1, 2, 1, 1, 0}},
     {2, 8, 8, 8192, 8192, 256, 1, {1, 2, 64, 2, 1, 2, 1, 1, 0}},
     {1, 8, 8, 16384, 16384, 256, 1, {1, 2, 64, 2, 1, 2, 1, 1, 0}},
-    {8, 64, 8, 1, 8192, 128, 0, {2, 16, 64, 3, 2}},
-    {8, 64, 8, 1, 16384, 128, 0, {2, 16, 64, 3, 2}},
-    {8, 64, 8, 1, 32768, 128, 0, {2, 16, 64, 3, 2}},
-    {8, 64, 8, 1, 65536, 128, 0, {2, 16, 64, 3, 2}},
-    {1, 64, 8, 1, 8192, 128, 0, {2, 16, 64, 3, 2}},
-    {1, 64, 8, 1, 65536, 128, 0, {2, 16, 64, 3, 2}},
-    {1, 64, 8, 4, 8192, 128, 0, {2, 32, 128, 3, 1}},
-    {1, 64, 8, 4, 65536, 128, 0, {2, 32, 128, 3, 1}},
-    {1, 64, 8, 16, 8192, 128, 0, {1, 1, 128, 2, 1, 0, 0, 8, 1}},
-    {1, 64, 8, 16, 65536, 128, 0, {1, 2, 128, 3, 1, 0, 1, 8, 1}},
+    {8, 64, 8, 1, 8192, 128, 0, {3, 64, 64, 2, 2}},
+    {8, 64, 8, 1, 16384, 128, 0, {3, 64, 64, 2, 2}},
+    {8, 64, 8, 1, 32768, 128, 0, {3, 64, 64, 2, 2}},
+    {8, 64, 8, 1, 65536, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 64, 8, 1, 8192, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 64, 8, 1, 65536, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 64, 8, 4, 8192, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 64, 8, 4, 65536, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 64, 8, 16, 8192, 128, 0, {3, 128, 128, 3, 1}},
+    {1, 64, 8, 16, 65536, 128, 0, {3, 128, 128, 3, 1}},
     {1, 64, 8, 64, 8192, 128, 0, {1, 2, 128, 2, 1, 0, 1, 8, 1}},
     {1, 64, 8, 64, 65536, 128, 0, {1, 2, 128, 2, 1, 0, 1, 8, 1}},
     {1, 64, 8, 128, 8192, 128, 0, {1, 2, 128, 2, 1, 0, 1, 1, 1}},
     {1, 64, 8, 128, 65536, 128, 0, {1, 2, 128, 2, 1, 0, 1, 1, 1}},
-    {8, 32, 1, 1, 8192, 128, 0, {2, 32, 128, 3, 1}},
-    {8, 32, 1, 1, 16384, 128, 0, {2, 32, 128, 3, 1}},
-    {8, 32, 1, 1, 32768, 128, 0, {2, 32, 128, 3, 1}},
-    {8, 32, 1, 1, 65536, 128, 0, {2, 32, 128, 3, 1}},
-    {1, 32, 1, 1, 8192, 128, 0, {2, 32, 128, 3, 1}},
-    {1, 32, 1, 1, 65536, 128, 0, {2, 32, 128, 3, 1}},
-    {1, 32, 1, 4, 8192, 128, 0, {1, 1, 128, 2, 1, 0, 0, 4, 1}},
-    {1, 32, 1, 4, 65536, 128, 0, {1, 1, 128, 2, 1, 0, 0, 8, 1}},
-    {1, 32, 1, 16, 8192, 128, 0, {1, 1, 128, 2, 1, 0, 0, 2, 1}},
-    {1, 32, 1, 16, 65536, 128, 0, {1, 1, 128, 2, 1, 0, 0, 32, 1}},
-    {1, 32, 1, 64, 8192, 128, 0, {1, 1, 128, 2, 1, 0, 0, 32, 1}},
+    {8, 32, 1, 1, 8192, 128, 0, {3, 64, 64, 2, 2}},
+    {8, 32, 1, 1, 16384, 128, 0, {3, 64, 64, 2, 2}},
+    {8, 32, 1, 1, 32768, 128, 0, {3, 64, 64, 2, 2}},
+    {8, 32, 1, 1, 65536, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 32, 1, 1, 8192, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 32, 1, 1, 65536, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 32, 1, 4, 8192, 128, 0, {3, 64, 64, 2, 2}},
+    {1, 32, 1, 4, 65536, 128, 0, {3, 128, 128, 3, 1}},
+    {1, 32, 1, 16, 8192, 128, 0, {3, 128, 128, 3, 1}},
+    {1, 32, 1, 16, 65536, 128, 0, {3, 128, 128, 3, 1}},
+    {1, 32, 1, 64, 8192, 128, 0, {3, 128, 128, 3, 1}},
     {1, 32, 1, 64, 65536, 128, 0, {1, 2, 128, 2, 1, 0, 1, 32, 1}},
     {1, 32, 1, 128, 8192, 128, 0, {1, 2, 128, 2, 1, 0, 1, 1, 1}},
     {1, 32, 1, 128, 65536, 128, 0, {1, 2, 128, 2, 1, 0, 1, 1, 1}},
+    {20, 64, 8, 1, 8192, 128, 0, {2, 16, 64, 3, 2}},
+    {9, 32, 8, 1, 65536, 128, 0, {2, 16, 64, 3, 2}},
+    {32, 32, 8, 1, 8192, 64, 0, {2, 16, 128, 3, 2}},
 };
 /* clang-format on */
 
@@ -119,6 +124,14 @@ static void expect_decode(const kjit_config *config, const int32_t chosen[9]) {
   const kjit_attention_decode_sm90_config *it = decode_config_view(config->values);
   const int32_t found[] = {it->rows, it->tile_n, it->stages, it->blocks_per_sm};
   assert_string_equal(kjit_family_name(config->family), "attention_decode_sm90");
+  assert_memory_equal(found, chosen + 1, sizeof found);
+}
+
+static void expect_one_part(const kjit_config *config, const int32_t chosen[9]) {
+  const struct serving_sm90_config *it = serving_sm90_view(config->values);
+  const int32_t found[] = {it->rows, it->keys, it->stages, it->blocks_per_sm};
+  assert_string_equal(kjit_family_name(config->family), "attention_serving_sm90");
+  assert_true(it->one_part);
   assert_memory_equal(found, chosen + 1, sizeof found);
 }
 
@@ -143,8 +156,10 @@ static void test_planner__chooses_on_an_h200_what_was_measured_there(void **stat
     const kjit_config config = choose_for(&problem, &h200);
     if (measured[i].chosen[0] == SM90)
       expect_sm90(&config, measured[i].chosen);
-    else
+    else if (measured[i].chosen[0] == DECODE)
       expect_decode(&config, measured[i].chosen);
+    else
+      expect_one_part(&config, measured[i].chosen);
   }
 }
 
@@ -222,13 +237,13 @@ static void test_planner_model__long_queries_take_as_long_as_the_cards_tensor_co
   expect_ratio(time_on("H20", 4, 32, 8192, 8192), h200, 4.0, 6.5);       /* a quarter of the products, 78 SMs */
 }
 
-/* 64 tiles, on cards of 132 and of 78 SMs: where SMs would idle, tiles are split or made smaller. */
+/* Some tens of tiles, on cards of 132 and of 78 SMs: where SMs would idle, tiles are split or made smaller. */
 static void test_planner__splits_or_shrinks_where_sms_would_idle(void **state) {
   (void)state;
   kjit_attention_problem problem = kjit_attention_problem_default();
   problem.dtype = KJIT_BF16;
   problem.heads_q = problem.heads_kv = 1;
-  problem.seq_q = 512;
+  problem.seq_q = 4096;
   problem.seq_kv = 65536;
   problem.head_dim = 128;
   static const char *const names[] = {"H100 PCIe", "H100", "H20", "H200", "GH200"};

@@ -119,17 +119,17 @@ static void test_tune_text__faults_have_line_and_column(void **state) {
   expect_fault(w, text, "2026-11-21", "2026-11-211", "line 8: column 6: expected a shorter value, found \"2026\"");
   expect_fault(w, text, "kernels flash_forward", "kernels flash",
                "line 10: column 9: expected flash_forward, found \"flash\"");
-  expect_fault(w, text, "row dtype=bf16,", "row dtype=bf17,", "line 13: column 11: expected a dtype, found \"bf17\"");
-  expect_fault(w, text, "pairs=32", "pears=32", "line 13: column 82: expected a field of a class, found \"pears\"");
+  expect_fault(w, text, "row dtype=bf16,", "row dtype=bf17,", "line 14: column 11: expected a dtype, found \"bf17\"");
+  expect_fault(w, text, "pairs=32", "pears=32", "line 14: column 82: expected a field of a class, found \"pears\"");
   expect_fault(w, text, " 400.500", " 400.50",
-               "line 13: column 91: expected microseconds with three decimals, found \"400\"");
+               "line 14: column 91: expected microseconds with three decimals, found \"400\"");
   expect_fault(w, text, " 400.500", " 0.000",
-               "line 13: column 91: expected microseconds with three decimals, found \"0\"");
+               "line 14: column 91: expected microseconds with three decimals, found \"0\"");
   expect_fault(w, text, "attention_sm90 dtype", "attention_sm91 dtype",
-               "line 13: column 107: expected a family or \"rules\", found \"attention_sm91\"");
-  expect_fault(w, text, "end 3\n", "end 4\n", "line 16: column 5: there are not so many rows");
-  expect_fault(w, text, "end 3\n", "end 3\n\n", "line 17: column 1: nothing may stand behind the line \"end\"");
-  expect_fault(w, text, "end 3\n", "", "line 16: column 1: the file ends before its line \"end\"");
+               "line 14: column 107: expected a family or \"rules\", found \"attention_sm91\"");
+  expect_fault(w, text, "end 3\n", "end 4\n", "line 17: column 5: there are not so many rows");
+  expect_fault(w, text, "end 3\n", "end 3\n\n", "line 18: column 1: nothing may stand behind the line \"end\"");
+  expect_fault(w, text, "end 3\n", "", "line 17: column 1: the file ends before its line \"end\"");
   free(text);
 }
 
@@ -138,7 +138,7 @@ static void test_tune_text__a_config_is_read_at_its_own_column(void **state) {
   tune_fill(w);
   char *text = tune_text_of(w);
   expect_fault(w, text, "consumers=", "consumer=",
-               "line 13: column 168: expected a field of attention_sm90, found \"consumer\"");
+               "line 14: column 168: expected a field of attention_sm90, found \"consumer\"");
   free(text);
 }
 
@@ -146,7 +146,7 @@ static void test_tune_text__a_class_stands_once(void **state) {
   struct tune_world *w = *state;
   tune_fill(w);
   char *text = tune_text_of(w);
-  expect_fault(w, text, "causal=1", "causal=0", "line 15: column 5: this class stands in the table before");
+  expect_fault(w, text, "causal=1", "causal=0", "line 16: column 5: this class stands in the table before");
   free(text);
 }
 

@@ -25,9 +25,9 @@ static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
   free(text);
   open_again(f);
   assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
-  assert_contains(f->warnings, "is not used: line 14: column 5: expected the number of rows");
+  assert_contains(f->warnings, "is not used: line 15: column 5: expected the number of rows");
   publish(f, &result);
-  assert_contains(f->warnings, "is damaged and begun anew: line 14");
+  assert_contains(f->warnings, "is damaged and begun anew: line 15");
   open_again(f);
   assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_TABLE);
 }
