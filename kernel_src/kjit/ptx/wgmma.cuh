@@ -15,7 +15,7 @@ namespace kjit {
 
 // Wgmma<Element, N>::mma_async_ss<kTransA, kTransB>(d, a, b, accumulate): d (+)= A * B, both in shared memory.
 // Wgmma<Element, N>::mma_async_rs<kTransB>(d, a, b, accumulate): d (+)= A * B, A in registers.
-// mma_async_ss_x4, mma_async_rs_x4: the same with four a and four b, whose products are added one after the other;
+// mma_async_ss_x2 to _x4, mma_async_rs_x2 to _x4: so many a and b, whose products are added one after the other;
 //             `accumulate` is the first one's. wgmma_sum_ss() and wgmma_sum_rs() call these.
 //   d           64 x N accumulators. Thread t holds rows 16 * (t / 32) + t % 32 / 4 and + 8, and of every 8 columns
 //               2 * (t % 4) and + 1: d[n][0..1] is of the first row, d[n][2..3] of the second, columns 8 * n to
@@ -91,37 +91,51 @@ __device__ constexpr uint64_t wgmma_descriptor_step(int bytes) {
   return (uint64_t)(bytes >> 4);
 }
 
-// Issue d (+)= A(0) * B(0) + ... + A(kProducts - 1) * B(kProducts - 1), by wgmma.mma_async of `Product`, a Wgmma.
-//   a, b        functions from the number of a product to its descriptor; with wgmma_sum_rs() `a` is an array of
-//               registers, four for each product
-//   accumulate  the first product's
-// Four products are one asm statement where there are four: each statement reads and writes all accumulators, so it is
-// the number of statements that a compile takes its time for. The machine code is that of one statement a product.
+// Issue d (+)= A_0 * B_0 + A_1 * B_1 + ..., kProducts of them, each by wgmma.mma_async of `Product`, which is a Wgmma.
+//   a, b            where the tiles begin: descriptors; with wgmma_sum_rs() `a` is registers, four for each product
+//   step_a, step_b  functions from the number of a product to what to add to `a` or `b` for it
+//   accumulate      the first product's
+// Up to four products are one asm statement. Each statement reads and writes all accumulators, which is what a kernel
+// of wgmma spends much of its compile on; the machine code is hardly ever another.
 template <typename Product, int kProducts, bool kTransA = false, bool kTransB = false, int kFrom = 0, int kTiles8,
           typename StepA, typename StepB>
 KJIT_DEVICE void wgmma_sum_ss(float (&d)[kTiles8][4], uint64_t a, StepA step_a, uint64_t b, StepB step_b,
                               int accumulate) {
-  constexpr int kNext = kFrom + (kFrom + 4 <= kProducts ? 4 : 1);
-  if constexpr (kNext == kFrom + 4)
+  constexpr int kCount = kProducts - kFrom < 4 ? kProducts - kFrom : 4;
+  if constexpr (kCount == 1)
+    Product::template mma_async_ss<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), accumulate);
+  else if constexpr (kCount == 2)
+    Product::template mma_async_ss_x2<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1),
+                                                        b + step_b(kFrom + 1), accumulate);
+  else if constexpr (kCount == 3)
+    Product::template mma_async_ss_x3<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1),
+                                                        b + step_b(kFrom + 1), a + step_a(kFrom + 2),
+                                                        b + step_b(kFrom + 2), accumulate);
+  else
     Product::template mma_async_ss_x4<kTransA, kTransB>(
         d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1), b + step_b(kFrom + 1), a + step_a(kFrom + 2),
         b + step_b(kFrom + 2), a + step_a(kFrom + 3), b + step_b(kFrom + 3), accumulate);
-  else
-    Product::template mma_async_ss<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), accumulate);
-  if constexpr (kNext < kProducts)
-    wgmma_sum_ss<Product, kProducts, kTransA, kTransB, kNext>(d, a, step_a, b, step_b, 1);
+  if constexpr (kFrom + kCount < kProducts)
+    wgmma_sum_ss<Product, kProducts, kTransA, kTransB, kFrom + kCount>(d, a, step_a, b, step_b, 1);
 }
 template <typename Product, int kProducts, bool kTransB = false, int kFrom = 0, int kTiles8, typename StepB>
 KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], uint64_t b, StepB step_b,
                               int accumulate) {
-  constexpr int kNext = kFrom + (kFrom + 4 <= kProducts ? 4 : 1);
-  if constexpr (kNext == kFrom + 4)
+  constexpr int kCount = kProducts - kFrom < 4 ? kProducts - kFrom : 4;
+  if constexpr (kCount == 1)
+    Product::template mma_async_rs<kTransB>(d, a[kFrom], b + step_b(kFrom), accumulate);
+  else if constexpr (kCount == 2)
+    Product::template mma_async_rs_x2<kTransB>(d, a[kFrom], b + step_b(kFrom), a[kFrom + 1], b + step_b(kFrom + 1),
+                                               accumulate);
+  else if constexpr (kCount == 3)
+    Product::template mma_async_rs_x3<kTransB>(d, a[kFrom], b + step_b(kFrom), a[kFrom + 1], b + step_b(kFrom + 1),
+                                               a[kFrom + 2], b + step_b(kFrom + 2), accumulate);
+  else
     Product::template mma_async_rs_x4<kTransB>(d, a[kFrom], b + step_b(kFrom), a[kFrom + 1], b + step_b(kFrom + 1),
                                                a[kFrom + 2], b + step_b(kFrom + 2), a[kFrom + 3], b + step_b(kFrom + 3),
                                                accumulate);
-  else
-    Product::template mma_async_rs<kTransB>(d, a[kFrom], b + step_b(kFrom), accumulate);
-  if constexpr (kNext < kProducts) wgmma_sum_rs<Product, kProducts, kTransB, kNext>(d, a, b, step_b, 1);
+  if constexpr (kFrom + kCount < kProducts)
+    wgmma_sum_rs<Product, kProducts, kTransB, kFrom + kCount>(d, a, b, step_b, 1);
 }
 
 } // namespace kjit
@@ -237,13 +251,15 @@ KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], ui
 #define KJIT_WGMMA_I256 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, \
   139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149
 
-// One product, of which P is the predicate that says whether it reads D; the numbers are those of its operands.
+// The text of a product: P is the predicate that says whether it reads D, the others are numbers of operands.
 #define KJIT_WGMMA_SS(N, TYPE, P, A, B, TRANS_A, TRANS_B)                                                              \
   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KJIT_WGMMA_D##N "}, %" #A ", %" #B ", " P       \
   ", 1, 1, %" #TRANS_A ", %" #TRANS_B "; "
 #define KJIT_WGMMA_RS(N, TYPE, P, A0, A1, A2, A3, B, TRANS_B)                                                          \
   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KJIT_WGMMA_D##N "}, {%" #A0 ", %" #A1 ", %" #A2 \
   ", %" #A3 "}, %" #B ", " P ", 1, 1, %" #TRANS_B "; "
+// In front of the products of a statement: p is the first one's predicate, q the others'.
+#define KJIT_WGMMA_BEGIN(ACCUMULATE) "{ .reg .pred p, q; setp.ne.b32 p, %" #ACCUMULATE ", 0; setp.ne.b32 q, 1, 0; "
 #define KJIT_WGMMA_A(A) "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3])
 
 #define KJIT_WGMMA_FUNCTIONS(N, ELEMENT, TYPE, I0, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15,   \
@@ -251,34 +267,68 @@ KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], ui
   namespace kjit {                                                                                                     \
   template <> struct Wgmma<ELEMENT, N> {                                                                               \
     template <bool kTransA = false, bool kTransB = false>                                                              \
-    static KJIT_DEVICE void mma_async_ss(float (&d)[N / 8][4], uint64_t a, uint64_t b, int accumulate) {               \
-      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #I0 ", 0; " KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2) "}"      \
+    static KJIT_DEVICE void mma_async_ss(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, int accumulate) {             \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2) "}"                                \
                    : KJIT_WGMMA_O##N                                                                                   \
-                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a), "l"(b));                           \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0));                         \
+    }                                                                                                                  \
+    template <bool kTransA = false, bool kTransB = false>                                                              \
+    static KJIT_DEVICE void mma_async_ss_x2(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, uint64_t a1, uint64_t b1,  \
+                                            int accumulate) {                                                          \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2)                                    \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2) "}"                                                     \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0), "l"(a1), "l"(b1));       \
+    }                                                                                                                  \
+    template <bool kTransA = false, bool kTransB = false>                                                              \
+    static KJIT_DEVICE void mma_async_ss_x3(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, uint64_t a1, uint64_t b1,  \
+                                            uint64_t a2, uint64_t b2, int accumulate) {                                \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2)                                    \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2) KJIT_WGMMA_SS(N, TYPE, "q", I7, I8, I1, I2) "}"         \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0), "l"(a1), "l"(b1),        \
+                     "l"(a2), "l"(b2));                                                                                \
     }                                                                                                                  \
     template <bool kTransA = false, bool kTransB = false>                                                              \
     static KJIT_DEVICE void mma_async_ss_x4(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, uint64_t a1, uint64_t b1,  \
                                             uint64_t a2, uint64_t b2, uint64_t a3, uint64_t b3, int accumulate) {      \
-      asm volatile("{ .reg .pred p, q; setp.ne.b32 p, %" #I0 ", 0; setp.ne.b32 q, 1, 0; "                              \
-                   KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2) KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2)             \
-                   KJIT_WGMMA_SS(N, TYPE, "q", I7, I8, I1, I2) KJIT_WGMMA_SS(N, TYPE, "q", I9, I10, I1, I2) "}"        \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2)                                    \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2) KJIT_WGMMA_SS(N, TYPE, "q", I7, I8, I1, I2)             \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I9, I10, I1, I2) "}"                                                    \
                    : KJIT_WGMMA_O##N                                                                                   \
                    : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0), "l"(a1), "l"(b1),        \
                      "l"(a2), "l"(b2), "l"(a3), "l"(b3));                                                              \
     }                                                                                                                  \
     template <bool kTransB = false>                                                                                    \
-    static KJIT_DEVICE void mma_async_rs(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t b, int accumulate) {   \
-      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #I0 ", 0; "                                                      \
-                   KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1) "}"                                             \
+    static KJIT_DEVICE void mma_async_rs(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0, int accumulate) { \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1) "}"                        \
                    : KJIT_WGMMA_O##N                                                                                   \
-                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a), "l"(b));                                     \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0));                                   \
+    }                                                                                                                  \
+    template <bool kTransB = false>                                                                                    \
+    static KJIT_DEVICE void mma_async_rs_x2(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0,                \
+                                            const uint32_t (&a1)[4], uint64_t b1, int accumulate) {                    \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                            \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I7, I8, I9, I10, I11, I1) "}"                                           \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0), KJIT_WGMMA_A(a1), "l"(b1));        \
+    }                                                                                                                  \
+    template <bool kTransB = false>                                                                                    \
+    static KJIT_DEVICE void mma_async_rs_x3(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0,                \
+                                            const uint32_t (&a1)[4], uint64_t b1, const uint32_t (&a2)[4],             \
+                                            uint64_t b2, int accumulate) {                                             \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                            \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I7, I8, I9, I10, I11, I1)                                               \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I12, I13, I14, I15, I16, I1) "}"                                        \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0), KJIT_WGMMA_A(a1), "l"(b1),         \
+                     KJIT_WGMMA_A(a2), "l"(b2));                                                                       \
     }                                                                                                                  \
     template <bool kTransB = false>                                                                                    \
     static KJIT_DEVICE void mma_async_rs_x4(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0,                \
-                                            const uint32_t (&a1)[4], uint64_t b1, const uint32_t (&a2)[4], uint64_t b2,\
-                                            const uint32_t (&a3)[4], uint64_t b3, int accumulate) {                    \
-      asm volatile("{ .reg .pred p, q; setp.ne.b32 p, %" #I0 ", 0; setp.ne.b32 q, 1, 0; "                              \
-                   KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                                                 \
+                                            const uint32_t (&a1)[4], uint64_t b1, const uint32_t (&a2)[4],             \
+                                            uint64_t b2, const uint32_t (&a3)[4], uint64_t b3, int accumulate) {       \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                            \
                    KJIT_WGMMA_RS(N, TYPE, "q", I7, I8, I9, I10, I11, I1)                                               \
                    KJIT_WGMMA_RS(N, TYPE, "q", I12, I13, I14, I15, I16, I1)                                            \
                    KJIT_WGMMA_RS(N, TYPE, "q", I17, I18, I19, I20, I21, I1) "}"                                        \
