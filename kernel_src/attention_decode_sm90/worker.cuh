@@ -226,12 +226,14 @@ private:
   KJIT_DEVICE void multiply_scores(int slot) {
     const uint64_t k = wgmma_descriptor(at.keys(slot), 16);
     wgmma_fence();
-    const auto step = [](int d) { return band_step(cfg::kKeyRows, d); };
-    if constexpr (cfg::kQueryInRegisters)
-      wgmma_sum_rs<Wgmma<cfg::Element, cfg::kKeyRows>, kDepth>(s, q, k, step, 0);
-    else
-      wgmma_sum_ss<Wgmma<cfg::Element, cfg::kKeyRows>, kDepth>(
-          s, wgmma_descriptor(at.query(), 16), [](int d) { return band_step(DECODE_M, d); }, k, step, 0);
+#pragma unroll
+    for (int d = 0; d < kDepth; d++) {
+      if constexpr (cfg::kQueryInRegisters)
+        Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_rs(s, q[d % kQueryDepth], k + band_step(cfg::kKeyRows, d), d > 0);
+      else
+        Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(s, wgmma_descriptor(at.query(), 16) + band_step(DECODE_M, d),
+                                                         k + band_step(cfg::kKeyRows, d), d > 0);
+    }
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }
@@ -239,8 +241,10 @@ private:
   KJIT_DEVICE void multiply_output(int slot) {
     const uint64_t v = wgmma_descriptor(at.values(slot), cfg::kKeyRows * cfg::kRowBytes);
     wgmma_fence();
-    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kHeadDimV>, kKeyTiles, true>(
-        o, probabilities, v, [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, 1);
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
+          o, probabilities[k], v + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), 1);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }

@@ -250,8 +250,9 @@ private:
   KJIT_DEVICE void multiply_scores(int slot) {
     const uint64_t k = wgmma_descriptor(at.keys(slot), 16);
     wgmma_fence();
-    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kKeys>, kDepth>(
-        s, q, k, [](int d) { return band_step(cfg::kKeys, d); }, 0);
+#pragma unroll
+    for (int d = 0; d < kDepth; d++)
+      Wgmma<cfg::Element, cfg::kKeys>::mma_async_rs(s, q[d], k + band_step(cfg::kKeys, d), d > 0);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }
@@ -259,8 +260,10 @@ private:
   KJIT_DEVICE void multiply_output(int slot) {
     const uint64_t v = wgmma_descriptor(at.values(slot), cfg::kKeys * cfg::kRowBytes);
     wgmma_fence();
-    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kHeadDimV>, kKeyTiles, true>(
-        o, probabilities, v, [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, 1);
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
+          o, probabilities[k], v + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), 1);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }

@@ -93,9 +93,10 @@ private:
     for (int part = 0; part < cfg::kKeyRows / cfg::kScoreColumns; part++) {
       auto &scores = *(float(*)[kScores8][4]) & s[part * kScores8];
       const uint64_t k_part = k + wgmma_descriptor_step(part * cfg::kScoreColumns * cfg::kRowBytes);
-      wgmma_sum_ss<Wgmma<cfg::Element, cfg::kScoreColumns>, kDepth>(
-          scores, q, [](int d) { return bands::step(cfg::kRows, d); }, k_part,
-          [](int d) { return bands::step(cfg::kKeyRows, d); }, 0);
+#pragma unroll
+      for (int d = 0; d < kDepth; d++)
+        Wgmma<cfg::Element, cfg::kScoreColumns>::mma_async_ss(scores, q + bands::step(cfg::kRows, d),
+                                                              k_part + bands::step(cfg::kKeyRows, d), d > 0);
     }
     wgmma_commit_group();
   }
@@ -104,8 +105,10 @@ private:
   KJIT_DEVICE void multiply_values(const uint32_t (&probabilities)[kKeyTiles][4], float (&o)[kOutput8][4]) const {
     const uint64_t v = wgmma_descriptor(at.values(heads.slot), cfg::kKeyRows * cfg::kRowBytes);
     wgmma_fence();
-    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kHeadDimV>, kKeyTiles, true>(
-        o, probabilities, v, [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, 0);
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+      Wgmma<cfg::Element, cfg::kHeadDimV>::mma_async_rs<true>(
+          o, probabilities[k], v + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), k > 0);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }
