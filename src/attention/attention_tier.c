@@ -229,11 +229,12 @@ enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention
   pthread_mutex_lock(&tiers->mutex);
   struct entry *entry = *find(tiers, chosen, device);
   pthread_mutex_unlock(&tiers->mutex);
-  if (!entry && first_calls == 0 && ((is_there && !has_front) || are_cached(runtime, chosen, has_front, device)))
-    return TIER_CHOSEN;
+  const bool is_ready =
+      !entry && first_calls == 0 && ((is_there && !has_front) || are_cached(runtime, chosen, has_front, device));
   pthread_mutex_lock(&tiers->mutex);
+  /* Another thread may have added the entry meanwhile; if it was what made the kernel ready, this call is the swap. */
   struct entry **const link = find(tiers, chosen, device);
-  entry = *link ? *link : add(tiers, link, chosen, device);
+  entry = *link || is_ready ? *link : add(tiers, link, chosen, device);
   if (entry && !is_done(entry)) entry->has_front |= has_front;
   const enum tier_turn turn = entry ? take_turn(tiers, entry, first_calls) : TIER_CHOSEN;
   pthread_mutex_unlock(&tiers->mutex);
