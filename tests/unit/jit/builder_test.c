@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <pthread.h>
 
 #include "jit/admin/cache_admin.h"
@@ -137,58 +136,6 @@ static void test_builder__deadline_stops_the_compile(void **state) {
   assert_null(artifact);
   atomic_store(&fake_nvrtc.compile_ms, 0);
   assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
-}
-
-static atomic_bool may_write;
-
-/* Wait until the test lets the folder be written, or for ten seconds. */
-static int sync_when_allowed(void *user, int fd) {
-  const struct file_ops *const system = file_ops_system();
-  for (int i = 0; i < 10000 && !atomic_load(&may_write); i++)
-    system->sleep_ns(system->user, 1000000);
-  return atomic_load(&may_write) ? system->sync(user, fd) : -EIO;
-}
-
-static void test_builder__request_that_publishes_later_is_answered_before(void **state) {
-  struct cache_world *world = *state;
-  struct file_ops ops = *file_ops_system();
-  struct cache_request made;
-  kjit_artifact *artifact = NULL;
-  kjit_error error = {0};
-  kjit_origin origin;
-  atomic_store(&may_write, 0);
-  ops.sync = sync_when_allowed;
-  world->parts.ops = &ops;
-  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
-  cache_request_make(&made, 1);
-  made.request.publishes_later = true;
-  assert_status(KJIT_OK, builder_get(world->builder, &made.request, &artifact, &error), &error);
-  assert_non_null(artifact);
-  kjit_artifact_release(artifact);
-  assert_int_equal(0, cache_world_count(world, COUNT_published));
-  assert_status(KJIT_OK, cache_world_get(world, 1, 0, &origin, NULL), NULL);
-  assert_int_equal(KJIT_ORIGIN_MEMORY, origin);
-  atomic_store(&may_write, 1);
-  world->parts.ops = file_ops_system();
-  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL); /* ends the builder before, which waits for its thread */
-  assert_status(KJIT_OK, cache_world_get(world, 1, 0, &origin, NULL), NULL);
-  assert_int_equal(KJIT_ORIGIN_USER, origin);
-  assert_int_equal(1, atomic_load(&fake_nvrtc.compiles));
-}
-
-static void test_builder__failure_of_a_request_that_publishes_later_is_told(void **state) {
-  struct cache_world *world = *state;
-  struct cache_request made;
-  kjit_artifact *artifact = NULL;
-  kjit_error error = {0};
-  atomic_store(&fake_nvrtc.reject, 1);
-  cache_request_make(&made, 1);
-  made.request.publishes_later = true;
-  assert_status(KJIT_ERR_COMPILE, builder_get(world->builder, &made.request, &artifact, &error), &error);
-  assert_contains(error.message, "rejected by the fake");
-  kjit_artifact_release(artifact);
-  assert_status(KJIT_ERR_COMPILE, cache_world_get(world, 1, 0, NULL, NULL), NULL);
-  assert_int_equal(1, atomic_load(&fake_nvrtc.compiles));
 }
 
 static int count_down(void *user) {
@@ -402,8 +349,6 @@ int main(void) {
       BUILDER_TEST(test_builder__failed_compile_is_remembered_with_its_log),
       BUILDER_TEST(test_builder__failure_expires),
       BUILDER_TEST(test_builder__deadline_stops_the_compile),
-      BUILDER_TEST(test_builder__request_that_publishes_later_is_answered_before),
-      BUILDER_TEST(test_builder__failure_of_a_request_that_publishes_later_is_told),
       BUILDER_TEST(test_builder__caller_can_cancel_the_compile),
       BUILDER_TEST(test_builder__refused_artifact_is_built_again),
       BUILDER_TEST(test_builder__site_folder_is_read_and_never_written),
