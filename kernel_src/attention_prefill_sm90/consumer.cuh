@@ -115,9 +115,11 @@ private:
     asm volatile("" : "+l"(q));
     const uint64_t k = descriptor(at.keys(keys.slot), 16, cfg::PlacedKeys::kToNextPattern);
     wgmma_fence();
-    wgmma_sum_ss<Wgmma<cfg::Element, cfg::kKeyRows>, kDepth>(
-        s[0], q, [](int d) { return bands::step(cfg::kConsumerRows, d); }, k,
-        [](int d) { return wgmma_descriptor_step(d / 4 * cfg::PlacedKeys::kToNextBand + d % 4 * 32); }, 0);
+#pragma unroll
+    for (int d = 0; d < kDepth; d++)
+      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(
+          s[0], q + bands::step(cfg::kConsumerRows, d),
+          k + wgmma_descriptor_step(d / 4 * cfg::PlacedKeys::kToNextBand + d % 4 * 32), d > 0);
     wgmma_commit_group();
   }
 
@@ -125,9 +127,11 @@ private:
     const uint64_t v =
         descriptor(at.values(values.slot), cfg::PlacedValues::kToNextBand, cfg::PlacedValues::kToNextPattern);
     wgmma_fence();
-    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kHeadDimV>, kKeyTiles, true>(
-        o[0], probabilities, v, [](int k) { return wgmma_descriptor_step(k * 2 * cfg::PlacedValues::kToNextPattern); },
-        accumulate);
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
+          o[0], probabilities[k], v + wgmma_descriptor_step(k * 2 * cfg::PlacedValues::kToNextPattern),
+          k > 0 ? 1 : accumulate);
     wgmma_commit_group();
   }
 

@@ -95,13 +95,13 @@ __device__ constexpr uint64_t wgmma_descriptor_step(int bytes) {
 //   a, b            where the tiles begin: descriptors; with wgmma_sum_rs() `a` is registers, four for each product
 //   step_a, step_b  functions from the number of a product to what to add to `a` or `b` for it
 //   accumulate      the first product's
-// Up to four products are one asm statement. Each statement reads and writes all accumulators, which is what a kernel
-// of wgmma spends much of its compile on; the machine code is hardly ever another.
-template <typename Product, int kProducts, bool kTransA = false, bool kTransB = false, int kFrom = 0, int kTiles8,
-          typename StepA, typename StepB>
+// Up to kAtOnce products, at most four, are one asm statement. Each statement reads and writes all accumulators, which
+// is what a kernel of wgmma spends much of its compile on; the machine code is hardly ever another.
+template <typename Product, int kProducts, bool kTransA = false, bool kTransB = false, int kAtOnce = 4, int kFrom = 0,
+          int kTiles8, typename StepA, typename StepB>
 KJIT_DEVICE void wgmma_sum_ss(float (&d)[kTiles8][4], uint64_t a, StepA step_a, uint64_t b, StepB step_b,
                               int accumulate) {
-  constexpr int kCount = kProducts - kFrom < 4 ? kProducts - kFrom : 4;
+  constexpr int kCount = kProducts - kFrom < kAtOnce ? kProducts - kFrom : kAtOnce;
   if constexpr (kCount == 1)
     Product::template mma_async_ss<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), accumulate);
   else if constexpr (kCount == 2)
@@ -116,12 +116,13 @@ KJIT_DEVICE void wgmma_sum_ss(float (&d)[kTiles8][4], uint64_t a, StepA step_a, 
         d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1), b + step_b(kFrom + 1), a + step_a(kFrom + 2),
         b + step_b(kFrom + 2), a + step_a(kFrom + 3), b + step_b(kFrom + 3), accumulate);
   if constexpr (kFrom + kCount < kProducts)
-    wgmma_sum_ss<Product, kProducts, kTransA, kTransB, kFrom + kCount>(d, a, step_a, b, step_b, 1);
+    wgmma_sum_ss<Product, kProducts, kTransA, kTransB, kAtOnce, kFrom + kCount>(d, a, step_a, b, step_b, 1);
 }
-template <typename Product, int kProducts, bool kTransB = false, int kFrom = 0, int kTiles8, typename StepB>
+template <typename Product, int kProducts, bool kTransB = false, int kAtOnce = 4, int kFrom = 0, int kTiles8,
+          typename StepB>
 KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], uint64_t b, StepB step_b,
                               int accumulate) {
-  constexpr int kCount = kProducts - kFrom < 4 ? kProducts - kFrom : 4;
+  constexpr int kCount = kProducts - kFrom < kAtOnce ? kProducts - kFrom : kAtOnce;
   if constexpr (kCount == 1)
     Product::template mma_async_rs<kTransB>(d, a[kFrom], b + step_b(kFrom), accumulate);
   else if constexpr (kCount == 2)
@@ -135,7 +136,7 @@ KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], ui
                                                a[kFrom + 2], b + step_b(kFrom + 2), a[kFrom + 3], b + step_b(kFrom + 3),
                                                accumulate);
   if constexpr (kFrom + kCount < kProducts)
-    wgmma_sum_rs<Product, kProducts, kTransB, kFrom + kCount>(d, a, b, step_b, 1);
+    wgmma_sum_rs<Product, kProducts, kTransB, kAtOnce, kFrom + kCount>(d, a, b, step_b, 1);
 }
 
 } // namespace kjit
