@@ -4,7 +4,8 @@
  *    config becomes an entry. Once the first tier has its own kernel, a thread that belongs to the runtime builds and
  *    loads the chosen one: not sooner, because compiles wait for each other in NVRTC's front end.
  * 2. Until that is done, calls that choose the config are served by the first tier: a config of flash_forward with
- *    small tiles, whose kernel is compiled in about a third of the time by the first of them.
+ *    small tiles, whose kernel is compiled in about a third of the time for the first of them. That call does not wait
+ *    until the kernel is in the cache.
  * 3. When the kernel is loaded, the next call finds it as any resident kernel is found, and its decision is remembered;
  *    from then on launches do not come here. A kernel that failed to build is built again by the next call, which
  *    reports why.
