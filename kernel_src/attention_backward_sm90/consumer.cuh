@@ -29,6 +29,9 @@ struct Consumer {
   static constexpr int kDx8 = cfg::kSumColumns / 8;
   static constexpr int kDv8 = cfg::kSumValueColumns / 8;
   using Scores = Wgmma<cfg::Element, cfg::kScoreRows>;
+  // Products of an asm statement. Of these kernels alone four make ptxas order instructions otherwise, and whether that
+  // is as fast was not measured.
+  static constexpr int kAtOnce = cfg::kStaggered && cfg::kPersistent && cfg::kCausal ? 1 : 4;
 
   const attention_backward_sm90_params &p;
   const Layout at;
@@ -99,9 +102,9 @@ protected:
     asm volatile("" : "+l"(a));
     const uint64_t b = wgmma_descriptor(step, 16);
     wgmma_fence();
-#pragma unroll
-    for (int d = 0; d < (kColumns + 15) / 16; d++)
-      Scores::mma_async_ss(c, a + band_step(cfg::kGroupRows, d), b + band_step(cfg::kStepRows, d), d > 0);
+    wgmma_sum_ss<Scores, (kColumns + 15) / 16, false, false, kAtOnce>(
+        c, a, [](int d) { return band_step(cfg::kGroupRows, d); }, b,
+        [](int d) { return band_step(cfg::kStepRows, d); }, 0);
     wgmma_commit_group();
   }
 
@@ -109,10 +112,8 @@ protected:
   template <int kColumns>
   KJIT_DEVICE static void issue_sum(float (&c)[kColumns / 8][4], const uint32_t (&a)[kStep16][4], uint32_t step) {
     const uint64_t b = wgmma_descriptor(step, cfg::kStepBandBytes);
-#pragma unroll
-    for (int k = 0; k < kStep16; k++)
-      Wgmma<cfg::Element, kColumns>::template mma_async_rs<true>(c, a[k],
-                                                                 b + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), 1);
+    wgmma_sum_rs<Wgmma<cfg::Element, kColumns>, kStep16, true, kAtOnce>(
+        c, a, b, [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, 1);
   }
 
   KJIT_DEVICE void issue_dv(int slot) {

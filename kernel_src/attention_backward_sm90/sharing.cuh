@@ -123,11 +123,9 @@ private:
     uint64_t a = wgmma_descriptor(a_tile, kTileBytes);
     asm volatile("" : "+l"(a)); // as in issue_scores()
     const uint64_t b = wgmma_descriptor(b_tile, band_bytes);
-#pragma unroll
-    for (int k = 0; k < cfg::kStepRows / 16; k++)
-      Half::template mma_async_ss<kTransA, true>(c, a + wgmma_descriptor_step(k * (kTransA ? 16 * cfg::kRowBytes : 32)),
-                                                 b + wgmma_descriptor_step(k * 16 * cfg::kRowBytes),
-                                                 accumulate || k > 0);
+    wgmma_sum_ss<Half, cfg::kStepRows / 16, kTransA, true>(
+        c, a, [](int k) { return wgmma_descriptor_step(k * (kTransA ? 16 * cfg::kRowBytes : 32)); }, b,
+        [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, accumulate);
   }
 
   // This consumer's columns of dk and dv, through the memory of the keys and values, of which it writes its own bands.

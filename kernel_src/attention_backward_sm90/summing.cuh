@@ -206,10 +206,8 @@ private:
         rounded_p[k][i] = pair_of(s, k, i);
     wgmma_fence();
     const uint64_t b = wgmma_descriptor(at.step_value(value_slot), cfg::kStepBandBytes);
-#pragma unroll
-    for (int k = kFrom; k < kTo; k++)
-      Wgmma<cfg::Element, cfg::kSumValueColumns>::template mma_async_rs<true>(
-          dv, rounded_p[k], b + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), 1);
+    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kSumValueColumns>, kTo - kFrom, true, kAtOnce>(
+        dv, rounded_p + kFrom, b, [](int k) { return wgmma_descriptor_step((kFrom + k) * 16 * cfg::kRowBytes); }, 1);
     wgmma_commit_group();
   }
 
@@ -266,13 +264,13 @@ private:
     const uint64_t b =
         wgmma_descriptor(at.own(0) + column / kBand * cfg::kGroupBandBytes + column % kBand * 2, cfg::kGroupBandBytes);
     wgmma_fence();
-#pragma unroll
-    for (int keys = 0; keys < cfg::kConsumers; keys++)
-#pragma unroll
-      for (int k = 0; k < cfg::kGroupRows / 16; k++)
-        PartOfDq::template mma_async_ss<false, true>(
-            dq(), a + wgmma_descriptor_step(keys * cfg::kStepBandBytes + k * 32),
-            b + wgmma_descriptor_step(keys * cfg::kGroupBytes + k * 16 * cfg::kRowBytes), keys + k > 0);
+    constexpr int kOfGroup = cfg::kGroupRows / 16; // products over one consumer's keys
+    wgmma_sum_ss<PartOfDq, cfg::kConsumers * kOfGroup, false, true, kAtOnce>(
+        dq(), a, [](int k) { return wgmma_descriptor_step(k / kOfGroup * cfg::kStepBandBytes + k % kOfGroup * 32); }, b,
+        [](int k) {
+          return wgmma_descriptor_step(k / kOfGroup * cfg::kGroupBytes + k % kOfGroup * 16 * cfg::kRowBytes);
+        },
+        0);
     wgmma_commit_group();
   }
 

@@ -137,10 +137,9 @@ protected:
     asm volatile("" : "+l"(q));
     const uint64_t k = wgmma_descriptor(at.keys(keys.slot), 16);
     wgmma_fence();
-#pragma unroll
-    for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(s[0], q + bands::step(cfg::kConsumerRows, d),
-                                                       k + bands::step(cfg::kKeyRows, d), d > 0);
+    wgmma_sum_ss<Wgmma<cfg::Element, cfg::kKeyRows>, kDepth>(
+        s[0], q, [](int d) { return bands::step(cfg::kConsumerRows, d); }, k,
+        [](int d) { return bands::step(cfg::kKeyRows, d); }, 0);
     wgmma_commit_group();
   }
 
@@ -148,10 +147,8 @@ protected:
   KJIT_DEVICE void issue_output(int accumulate) {
     const uint64_t v = wgmma_descriptor(at.values(values.slot), cfg::kKeyRows * cfg::kRowBytes);
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < kKeyTiles; k++)
-      Wgmma<cfg::Element, cfg::kHeadDimV>::mma_async_rs<true>(
-          o[0], probabilities[k], v + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), k > 0 ? 1 : accumulate);
+    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kHeadDimV>, kKeyTiles, true>(
+        o[0], probabilities, v, [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, accumulate);
     wgmma_commit_group();
   }
 

@@ -105,6 +105,7 @@ struct asked {
   const kjit_attention_problem *problem;
   const struct attention_variant_launch *variant; /* NULL: dense attention */
   const CUstream *stream; /* of a launch that follows at once; NULL: of a plan, which may be launched for ever */
+  bool is_hurried;        /* of the first tier: the kernel is written to the cache later */
 };
 
 /* Is another kernel to be launched in front of this config's? Then `values` are that one's. Blocks that a variant lists
@@ -143,7 +144,9 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   struct attention_variant_ahead ahead;
   attention_variant_ahead_begin(&ahead, runtime, asked->variant, device);
   const kjit_status status =
-      config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
+      asked->is_hurried
+          ? config_kernel_get_early(runtime, family->family, decision->values, device, &decision->kernel, error)
+          : config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
   attention_variant_ahead_end(&ahead);
   if (status != KJIT_OK) return status;
   const struct family_place place = family_place_of_device(device);
@@ -220,7 +223,9 @@ static bool complete_first_tier(kjit_runtime *runtime, const struct asked *asked
   int32_t values[ATTENTION_FIELDS_MAX];
   const bool has_front = find_front(asked, choice->family, choice->values, &place, values) != NULL;
   if (attention_tier_turn(runtime, choice, has_front, device) != TIER_FIRST) return false;
-  const bool served = complete_choice(runtime, asked, &first, device, decision, &unread) == KJIT_OK;
+  struct asked hurried = *asked;
+  hurried.is_hurried = true;
+  const bool served = complete_choice(runtime, &hurried, &first, device, decision, &unread) == KJIT_OK;
   attention_tier_release(runtime, choice, device);
   if (served) runtime_count_first_tier(runtime);
   return served;
@@ -281,7 +286,7 @@ static kjit_status prepare_anew(struct attention_call *call, kjit_runtime *runti
   call->is_variant = attention_variant_is_asked(args);
   if (call->is_variant) status = take_variant(call, args, &problem, error);
   if (status != KJIT_OK) return status;
-  const struct asked asked = {&problem, call->is_variant ? &call->variant : NULL, stream};
+  const struct asked asked = {&problem, call->is_variant ? &call->variant : NULL, stream, false};
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;

@@ -4,7 +4,8 @@
  *    config becomes an entry. Once the first tier has its own kernel, a thread that belongs to the runtime builds and
  *    loads the chosen one: not sooner, because compiles wait for each other in NVRTC's front end.
  * 2. Until that is done, calls that choose the config are served by the first tier: a config of flash_forward with
- *    small tiles, whose kernel is compiled in about a third of the time by the first of them.
+ *    small tiles, whose kernel is compiled in about a third of the time for the first of them. That call does not wait
+ *    until the kernel is in the cache.
  * 3. When the kernel is loaded, the next call finds it as any resident kernel is found, and its decision is remembered;
  *    from then on launches do not come here. A kernel that failed to build is built again by the next call, which
  *    reports why.
@@ -229,11 +230,12 @@ enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention
   pthread_mutex_lock(&tiers->mutex);
   struct entry *entry = *find(tiers, chosen, device);
   pthread_mutex_unlock(&tiers->mutex);
-  if (!entry && first_calls == 0 && ((is_there && !has_front) || are_cached(runtime, chosen, has_front, device)))
-    return TIER_CHOSEN;
+  const bool is_ready =
+      !entry && first_calls == 0 && ((is_there && !has_front) || are_cached(runtime, chosen, has_front, device));
   pthread_mutex_lock(&tiers->mutex);
+  /* Another thread may have added the entry meanwhile; if it was what made the kernel ready, this call is the swap. */
   struct entry **const link = find(tiers, chosen, device);
-  entry = *link ? *link : add(tiers, link, chosen, device);
+  entry = *link || is_ready ? *link : add(tiers, link, chosen, device);
   if (entry && !is_done(entry)) entry->has_front |= has_front;
   const enum tier_turn turn = entry ? take_turn(tiers, entry, first_calls) : TIER_CHOSEN;
   pthread_mutex_unlock(&tiers->mutex);

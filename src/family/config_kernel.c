@@ -53,16 +53,20 @@ struct how {
   const struct config_extra *extra; /* NULL: nothing is generated */
   uint32_t more_shared;             /* bytes of dynamic shared memory beside the config's */
   uint32_t flags;                   /* KJIT_BUILD_* */
+  bool publishes_later;             /* struct jit_request says what that is */
 };
 
 struct wanted_kernel {
   kjit_runtime *runtime;
+  bool publishes_later;
   struct config_kernel *out;
 };
 
 static kjit_status get_kernel(void *user, const struct jit_request *request, kjit_error *error) {
   const struct wanted_kernel *wanted = user;
-  return runtime_kernel_get(wanted->runtime, request, &wanted->out->kernel, error);
+  struct jit_request now = *request;
+  now.publishes_later = wanted->publishes_later;
+  return runtime_kernel_get(wanted->runtime, &now, &wanted->out->kernel, error);
 }
 
 /* Step 2 of the head: check, build, load, and make the numbers of a launch. */
@@ -73,7 +77,7 @@ static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const 
   kjit_status status = config_check(family, values, &place, error);
   if (status != KJIT_OK) return status;
   const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
-  struct wanted_kernel wanted = {runtime, out};
+  struct wanted_kernel wanted = {runtime, how->publishes_later, out};
   const struct config_act act = {.run = get_kernel,
                                  .user = &wanted,
                                  .arch = is_specific ? device->arch_specific : device->arch,
@@ -122,6 +126,13 @@ kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, 
   return get(runtime, family, values, device, &how, out, error);
 }
 
+kjit_status config_kernel_get_early(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                                    const kjit_device_info *device, const struct config_kernel **out,
+                                    kjit_error *error) {
+  const struct how how = {.publishes_later = true};
+  return get(runtime, family, values, device, &how, out, error);
+}
+
 bool config_kernel_is_resident(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
                                const kjit_device_info *device, const struct config_extra *extra) {
   struct key key;
@@ -149,7 +160,7 @@ static kjit_status take(kjit_runtime *runtime, const kjit_config *config, const 
                         kjit_kernel **out, kjit_error *error) {
   int32_t ordinal = 0;
   struct config_kernel kernel = {0};
-  struct wanted_kernel wanted = {runtime, &kernel};
+  struct wanted_kernel wanted = {runtime, false, &kernel};
   kjit_status status = runtime_current_device(runtime, &ordinal, error);
   const kjit_device_info *const device = status == KJIT_OK ? runtime_device(runtime, ordinal, error) : NULL;
   if (!device) return (kjit_status)error->status;

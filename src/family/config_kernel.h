@@ -23,6 +23,12 @@ kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, 
                               const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
                               const struct config_kernel **out, kjit_error *error);
 
+/* The same without an extra, for a caller in a hurry: what has to be compiled is written to the cache by a thread of
+ * the runtime's, which this does not wait for. */
+kjit_status config_kernel_get_early(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                                    const kjit_device_info *device, const struct config_kernel **out,
+                                    kjit_error *error);
+
 /* Is the kernel of a config, and of what is generated beside it, loaded, so that config_kernel_get() would only look it
  * up? Thread-safe. */
 bool config_kernel_is_resident(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,

@@ -8,7 +8,8 @@
  * 4. The tiers are looked through: bundles, the site's folder, the user's folder (builder_produce.c, to step 8).
  * 5. After a miss the key's lock in the user's folder is taken, so that one process builds; the others wait for its
  *    entry. A call with a deadline leaves steps 5 to 8 to a thread of builder_background.c and waits as a follower,
- *    because a compile in this process cannot be interrupted, and one that is killed again and again is never done.
+ *    because a compile in this process cannot be interrupted, and one that is killed again and again is never done. So
+ *    does a call that is not to wait for step 8 (publishes_later): the thread lands before it publishes.
  * 6. A compile that failed a moment ago, here or elsewhere, is not tried again.
  * 7. NVRTC compiles: in the compile server, or where there is none, in this process (server/server.c, compile.c).
  * 8. The entry is published under a temporary name and renamed.
@@ -107,11 +108,12 @@ static bool hand_over(struct builder_call *call, const struct resident_join *joi
 /* Which thread makes the artifact after a miss, and lands the flight. */
 enum maker { MAKER_THIS_THREAD, MAKER_ANOTHER, MAKER_NOBODY };
 
-/* Step 5 for a call with a deadline: a thread of its own makes the artifact, and this one waits. */
+/* Step 5 for a call with a deadline, or one that publishes later: a thread of its own makes the artifact, and this one
+ * waits. */
 static enum maker lead_in_background(struct builder_call *call, const struct resident_join *join, kjit_status *status,
                                      kjit_artifact **out, kjit_error *error) {
   struct resident *resident = call->builder->resident;
-  const bool suits = builder_call_may_end(call) && call->key->complete;
+  const bool suits = (builder_call_may_end(call) || call->request->publishes_later) && call->key->complete;
   bool over;
   if (!suits || call->request->sources->withheld) return MAKER_THIS_THREAD;
   resident_follow(resident, join->flight);

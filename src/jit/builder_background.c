@@ -2,7 +2,8 @@
  *
  * 1. background_start() writes the request as a worker would get it and reads it again, which makes a copy that owns
  *    everything, and starts a thread. Threads that have ended are joined first.
- * 2. The thread makes the key, takes the builder's ordinary way past a miss (builder_produce.c) and lands the flight.
+ * 2. The thread makes the key, takes the builder's ordinary way past a miss (builder_produce.c) and lands the flight,
+ *    which for a request with publishes_later has landed before the kernel is published.
  * 3. A compile that goes on after its caller's deadline ends background_max_ns after it; one that nobody wants any more
  *    ends at once where it can be interrupted.
  * 4. background_finish() sets the builder's `ending` and joins.
@@ -59,6 +60,7 @@ static struct background_build *build_create(const struct builder_call *call, st
   if (!build->payload.failed && !wire_request_read(&build->wire, mem, build->payload.data, build->payload.bytes)) {
     build->compiler = build->wire.identity;
     build->wire.request.keeps_texts = call->request->keeps_texts;
+    build->wire.request.publishes_later = call->request->publishes_later;
     return build;
   }
   build_destroy(build);
@@ -82,7 +84,7 @@ static void build_run(struct background_build *build) {
   if (status == KJIT_OK) status = builder_produce(&call, build->refused, &artifact, &expires_ns, &error);
   error.status = (int32_t)status;
   key_finish(&key);
-  resident_land(builder->resident, build->flight, artifact, expires_ns, &error);
+  if (call.flight) resident_land(builder->resident, call.flight, artifact, expires_ns, &error); /* else it has landed */
   kjit_artifact_release(artifact);
 }
 

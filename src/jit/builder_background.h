@@ -4,8 +4,9 @@
  * call with a deadline hands its flight (resident.h) to a thread that owns everything it reads, and waits for the
  * flight as any other thread would. A caller whose time has passed leaves; the thread goes on, for a bounded time,
  * publishes, and lands the flight for whoever asks next. With a compile server a compile whose callers have all
- * cancelled is killed. The builder's end asks the threads to stop and waits for them: the server's compiles are killed,
- * NVRTC in this process is stopped when its front end is through. */
+ * cancelled is killed. A request that publishes later is handed to a thread too. The builder's end asks the threads to
+ * stop and waits for them: the server's compiles are killed, NVRTC in this process is stopped when its front end is
+ * through. */
 #ifndef KJIT_JIT_BUILDER_BACKGROUND_H
 #define KJIT_JIT_BUILDER_BACKGROUND_H
 

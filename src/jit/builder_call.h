@@ -13,7 +13,8 @@ struct builder_call {
   struct digest identity; /* digest of request and compiler */
   struct key *key;        /* made when memory does not have it; NULL until then */
   int64_t deadline_ns;    /* INT64_MAX: none */
-  struct flight *flight;  /* of a call in the background: it ends when nobody wants the flight; NULL for any other */
+  struct flight *flight;  /* of a call in the background until it has landed: the call ends when nobody wants the
+                           * flight; NULL for any other */
   kjit_error refusal;     /* why a bundle that has the kernel did not answer; status 0 when none was refused */
 };
 

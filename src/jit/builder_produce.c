@@ -189,7 +189,7 @@ static void publish(struct builder_call *call, kjit_status status, kjit_artifact
     const int64_t start_ns = builder_now_ns(builder);
     (void)cache_publish(&builder->user, &name, image->data, image->bytes);
     keep_texts(call);
-    artifact_set_publish(artifact, builder_now_ns(builder) - start_ns);
+    if (!call->request->publishes_later) artifact_set_publish(artifact, builder_now_ns(builder) - start_ns);
     return;
   }
   *expires_ns = builder_now_ns(builder) + builder->failure_s * 1000000000;
@@ -212,10 +212,19 @@ static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out
   return made == KJIT_OK ? status : made;
 }
 
+/* Step 9 before step 8, in a thread of its own: those who wait have the kernel while it is still being published. From
+ * here on the artifact is theirs too, so nothing of it changes any more. */
+static void land_early(struct builder_call *call, kjit_artifact *artifact) {
+  const kjit_error none = {0};
+  resident_land(call->builder->resident, call->flight, artifact, INT64_MAX, &none);
+  call->flight = NULL;
+}
+
 /* Compile. With `lease` the fleet's lease of the key is ours, and is given back. */
 static kjit_status compile_holding(struct builder_call *call, bool lease, kjit_artifact **out, int64_t *expires_ns,
                                    kjit_error *error) {
   kjit_status status = compile(call, out, error);
+  if (status == KJIT_OK && call->flight && call->request->publishes_later) land_early(call, *out);
   if (*out) publish(call, status, *out, lease, expires_ns);
   if (lease && status != KJIT_OK) remote_publish(call->builder->remote, &call->key->digest, NULL, 0, true);
   return status;

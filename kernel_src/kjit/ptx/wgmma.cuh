@@ -15,6 +15,8 @@ namespace kjit {
 
 // Wgmma<Element, N>::mma_async_ss<kTransA, kTransB>(d, a, b, accumulate): d (+)= A * B, both in shared memory.
 // Wgmma<Element, N>::mma_async_rs<kTransB>(d, a, b, accumulate): d (+)= A * B, A in registers.
+// mma_async_ss_x2 to _x4, mma_async_rs_x2 to _x4: so many a and b, whose products are added one after the other;
+//             `accumulate` is the first one's. wgmma_sum_ss() and wgmma_sum_rs() call these.
 //   d           64 x N accumulators. Thread t holds rows 16 * (t / 32) + t % 32 / 4 and + 8, and of every 8 columns
 //               2 * (t % 4) and + 1: d[n][0..1] is of the first row, d[n][2..3] of the second, columns 8 * n to
 //               8 * n + 7
@@ -89,6 +91,54 @@ __device__ constexpr uint64_t wgmma_descriptor_step(int bytes) {
   return (uint64_t)(bytes >> 4);
 }
 
+// Issue d (+)= A_0 * B_0 + A_1 * B_1 + ..., kProducts of them, each by wgmma.mma_async of `Product`, which is a Wgmma.
+//   a, b            where the tiles begin: descriptors; with wgmma_sum_rs() `a` is registers, four for each product
+//   step_a, step_b  functions from the number of a product to what to add to `a` or `b` for it
+//   accumulate      the first product's
+// Up to kAtOnce products, at most four, are one asm statement. Each statement reads and writes all accumulators, which
+// is what a kernel of wgmma spends much of its compile on; the machine code is hardly ever another.
+template <typename Product, int kProducts, bool kTransA = false, bool kTransB = false, int kAtOnce = 4, int kFrom = 0,
+          int kTiles8, typename StepA, typename StepB>
+KJIT_DEVICE void wgmma_sum_ss(float (&d)[kTiles8][4], uint64_t a, StepA step_a, uint64_t b, StepB step_b,
+                              int accumulate) {
+  constexpr int kCount = kProducts - kFrom < kAtOnce ? kProducts - kFrom : kAtOnce;
+  if constexpr (kCount == 1)
+    Product::template mma_async_ss<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), accumulate);
+  else if constexpr (kCount == 2)
+    Product::template mma_async_ss_x2<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1),
+                                                        b + step_b(kFrom + 1), accumulate);
+  else if constexpr (kCount == 3)
+    Product::template mma_async_ss_x3<kTransA, kTransB>(d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1),
+                                                        b + step_b(kFrom + 1), a + step_a(kFrom + 2),
+                                                        b + step_b(kFrom + 2), accumulate);
+  else
+    Product::template mma_async_ss_x4<kTransA, kTransB>(
+        d, a + step_a(kFrom), b + step_b(kFrom), a + step_a(kFrom + 1), b + step_b(kFrom + 1), a + step_a(kFrom + 2),
+        b + step_b(kFrom + 2), a + step_a(kFrom + 3), b + step_b(kFrom + 3), accumulate);
+  if constexpr (kFrom + kCount < kProducts)
+    wgmma_sum_ss<Product, kProducts, kTransA, kTransB, kAtOnce, kFrom + kCount>(d, a, step_a, b, step_b, 1);
+}
+template <typename Product, int kProducts, bool kTransB = false, int kAtOnce = 4, int kFrom = 0, int kTiles8,
+          typename StepB>
+KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], uint64_t b, StepB step_b,
+                              int accumulate) {
+  constexpr int kCount = kProducts - kFrom < kAtOnce ? kProducts - kFrom : kAtOnce;
+  if constexpr (kCount == 1)
+    Product::template mma_async_rs<kTransB>(d, a[kFrom], b + step_b(kFrom), accumulate);
+  else if constexpr (kCount == 2)
+    Product::template mma_async_rs_x2<kTransB>(d, a[kFrom], b + step_b(kFrom), a[kFrom + 1], b + step_b(kFrom + 1),
+                                               accumulate);
+  else if constexpr (kCount == 3)
+    Product::template mma_async_rs_x3<kTransB>(d, a[kFrom], b + step_b(kFrom), a[kFrom + 1], b + step_b(kFrom + 1),
+                                               a[kFrom + 2], b + step_b(kFrom + 2), accumulate);
+  else
+    Product::template mma_async_rs_x4<kTransB>(d, a[kFrom], b + step_b(kFrom), a[kFrom + 1], b + step_b(kFrom + 1),
+                                               a[kFrom + 2], b + step_b(kFrom + 2), a[kFrom + 3], b + step_b(kFrom + 3),
+                                               accumulate);
+  if constexpr (kFrom + kCount < kProducts)
+    wgmma_sum_rs<Product, kProducts, kTransB, kAtOnce, kFrom + kCount>(d, a, b, step_b, 1);
+}
+
 } // namespace kjit
 
 // KJIT_WGMMA_D<N>: placeholders of N / 2 accumulators. KJIT_WGMMA_O<N>: the operands themselves.
@@ -158,58 +208,134 @@ __device__ constexpr uint64_t wgmma_descriptor_step(int bytes) {
 #define KJIT_WGMMA_O248 KJIT_WGMMA_O240, "+f"(d[30][0]), "+f"(d[30][1]), "+f"(d[30][2]), "+f"(d[30][3])
 #define KJIT_WGMMA_O256 KJIT_WGMMA_O248, "+f"(d[31][0]), "+f"(d[31][1]), "+f"(d[31][2]), "+f"(d[31][3])
 
-// KJIT_WGMMA_I<N>: numbers of the seven operands behind the accumulators.
-#define KJIT_WGMMA_I8 4, 5, 6, 7, 8, 9, 10
-#define KJIT_WGMMA_I16 8, 9, 10, 11, 12, 13, 14
-#define KJIT_WGMMA_I24 12, 13, 14, 15, 16, 17, 18
-#define KJIT_WGMMA_I32 16, 17, 18, 19, 20, 21, 22
-#define KJIT_WGMMA_I40 20, 21, 22, 23, 24, 25, 26
-#define KJIT_WGMMA_I48 24, 25, 26, 27, 28, 29, 30
-#define KJIT_WGMMA_I56 28, 29, 30, 31, 32, 33, 34
-#define KJIT_WGMMA_I64 32, 33, 34, 35, 36, 37, 38
-#define KJIT_WGMMA_I72 36, 37, 38, 39, 40, 41, 42
-#define KJIT_WGMMA_I80 40, 41, 42, 43, 44, 45, 46
-#define KJIT_WGMMA_I88 44, 45, 46, 47, 48, 49, 50
-#define KJIT_WGMMA_I96 48, 49, 50, 51, 52, 53, 54
-#define KJIT_WGMMA_I104 52, 53, 54, 55, 56, 57, 58
-#define KJIT_WGMMA_I112 56, 57, 58, 59, 60, 61, 62
-#define KJIT_WGMMA_I120 60, 61, 62, 63, 64, 65, 66
-#define KJIT_WGMMA_I128 64, 65, 66, 67, 68, 69, 70
-#define KJIT_WGMMA_I136 68, 69, 70, 71, 72, 73, 74
-#define KJIT_WGMMA_I144 72, 73, 74, 75, 76, 77, 78
-#define KJIT_WGMMA_I152 76, 77, 78, 79, 80, 81, 82
-#define KJIT_WGMMA_I160 80, 81, 82, 83, 84, 85, 86
-#define KJIT_WGMMA_I168 84, 85, 86, 87, 88, 89, 90
-#define KJIT_WGMMA_I176 88, 89, 90, 91, 92, 93, 94
-#define KJIT_WGMMA_I184 92, 93, 94, 95, 96, 97, 98
-#define KJIT_WGMMA_I192 96, 97, 98, 99, 100, 101, 102
-#define KJIT_WGMMA_I200 100, 101, 102, 103, 104, 105, 106
-#define KJIT_WGMMA_I208 104, 105, 106, 107, 108, 109, 110
-#define KJIT_WGMMA_I216 108, 109, 110, 111, 112, 113, 114
-#define KJIT_WGMMA_I224 112, 113, 114, 115, 116, 117, 118
-#define KJIT_WGMMA_I232 116, 117, 118, 119, 120, 121, 122
-#define KJIT_WGMMA_I240 120, 121, 122, 123, 124, 125, 126
-#define KJIT_WGMMA_I248 124, 125, 126, 127, 128, 129, 130
-#define KJIT_WGMMA_I256 128, 129, 130, 131, 132, 133, 134
+// KJIT_WGMMA_I<N>: numbers of the 22 operands behind the accumulators.
+#define KJIT_WGMMA_I8 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25
+#define KJIT_WGMMA_I16 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
+#define KJIT_WGMMA_I24 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33
+#define KJIT_WGMMA_I32 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37
+#define KJIT_WGMMA_I40 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41
+#define KJIT_WGMMA_I48 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45
+#define KJIT_WGMMA_I56 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49
+#define KJIT_WGMMA_I64 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53
+#define KJIT_WGMMA_I72 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57
+#define KJIT_WGMMA_I80 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61
+#define KJIT_WGMMA_I88 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65
+#define KJIT_WGMMA_I96 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69
+#define KJIT_WGMMA_I104 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73
+#define KJIT_WGMMA_I112 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77
+#define KJIT_WGMMA_I120 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81
+#define KJIT_WGMMA_I128 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85
+#define KJIT_WGMMA_I136 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89
+#define KJIT_WGMMA_I144 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93
+#define KJIT_WGMMA_I152 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97
+#define KJIT_WGMMA_I160 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101
+#define KJIT_WGMMA_I168 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105
+#define KJIT_WGMMA_I176 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109
+#define KJIT_WGMMA_I184 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, \
+  103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113
+#define KJIT_WGMMA_I192 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, \
+  107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117
+#define KJIT_WGMMA_I200 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, \
+  111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121
+#define KJIT_WGMMA_I208 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, \
+  115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125
+#define KJIT_WGMMA_I216 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, \
+  119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129
+#define KJIT_WGMMA_I224 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, \
+  123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133
+#define KJIT_WGMMA_I232 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, \
+  127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137
+#define KJIT_WGMMA_I240 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, \
+  131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141
+#define KJIT_WGMMA_I248 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, \
+  135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145
+#define KJIT_WGMMA_I256 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, \
+  139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149
 
-#define KJIT_WGMMA_FUNCTIONS(N, ELEMENT, TYPE, I0, I1, I2, I3, I4, I5, I6)                                             \
+// The text of a product: P is the predicate that says whether it reads D, the others are numbers of operands.
+#define KJIT_WGMMA_SS(N, TYPE, P, A, B, TRANS_A, TRANS_B)                                                              \
+  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KJIT_WGMMA_D##N "}, %" #A ", %" #B ", " P       \
+  ", 1, 1, %" #TRANS_A ", %" #TRANS_B "; "
+#define KJIT_WGMMA_RS(N, TYPE, P, A0, A1, A2, A3, B, TRANS_B)                                                          \
+  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KJIT_WGMMA_D##N "}, {%" #A0 ", %" #A1 ", %" #A2 \
+  ", %" #A3 "}, %" #B ", " P ", 1, 1, %" #TRANS_B "; "
+// In front of the products of a statement: p is the first one's predicate, q the others'.
+#define KJIT_WGMMA_BEGIN(ACCUMULATE) "{ .reg .pred p, q; setp.ne.b32 p, %" #ACCUMULATE ", 0; setp.ne.b32 q, 1, 0; "
+#define KJIT_WGMMA_A(A) "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3])
+
+#define KJIT_WGMMA_FUNCTIONS(N, ELEMENT, TYPE, I0, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15,   \
+                             I16, I17, I18, I19, I20, I21)                                                             \
   namespace kjit {                                                                                                     \
   template <> struct Wgmma<ELEMENT, N> {                                                                               \
     template <bool kTransA = false, bool kTransB = false>                                                              \
-    static KJIT_DEVICE void mma_async_ss(float (&d)[N / 8][4], uint64_t a, uint64_t b, int accumulate) {               \
-      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #I2 ", 0; "                                                      \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KJIT_WGMMA_D##N "}, %" #I0     \
-                   ", %" #I1 ", p, 1, 1, %" #I3 ", %" #I4 "; }"                                                        \
+    static KJIT_DEVICE void mma_async_ss(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, int accumulate) {             \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2) "}"                                \
                    : KJIT_WGMMA_O##N                                                                                   \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB));                           \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0));                         \
+    }                                                                                                                  \
+    template <bool kTransA = false, bool kTransB = false>                                                              \
+    static KJIT_DEVICE void mma_async_ss_x2(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, uint64_t a1, uint64_t b1,  \
+                                            int accumulate) {                                                          \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2)                                    \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2) "}"                                                     \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0), "l"(a1), "l"(b1));       \
+    }                                                                                                                  \
+    template <bool kTransA = false, bool kTransB = false>                                                              \
+    static KJIT_DEVICE void mma_async_ss_x3(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, uint64_t a1, uint64_t b1,  \
+                                            uint64_t a2, uint64_t b2, int accumulate) {                                \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2)                                    \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2) KJIT_WGMMA_SS(N, TYPE, "q", I7, I8, I1, I2) "}"         \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0), "l"(a1), "l"(b1),        \
+                     "l"(a2), "l"(b2));                                                                                \
+    }                                                                                                                  \
+    template <bool kTransA = false, bool kTransB = false>                                                              \
+    static KJIT_DEVICE void mma_async_ss_x4(float (&d)[N / 8][4], uint64_t a0, uint64_t b0, uint64_t a1, uint64_t b1,  \
+                                            uint64_t a2, uint64_t b2, uint64_t a3, uint64_t b3, int accumulate) {      \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_SS(N, TYPE, "p", I3, I4, I1, I2)                                    \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I5, I6, I1, I2) KJIT_WGMMA_SS(N, TYPE, "q", I7, I8, I1, I2)             \
+                   KJIT_WGMMA_SS(N, TYPE, "q", I9, I10, I1, I2) "}"                                                    \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransA), "n"((int)kTransB), "l"(a0), "l"(b0), "l"(a1), "l"(b1),        \
+                     "l"(a2), "l"(b2), "l"(a3), "l"(b3));                                                              \
     }                                                                                                                  \
     template <bool kTransB = false>                                                                                    \
-    static KJIT_DEVICE void mma_async_rs(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t b, int accumulate) {   \
-      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #I5 ", 0; "                                                      \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KJIT_WGMMA_D##N "}, {%" #I0    \
-                   ", %" #I1 ", %" #I2 ", %" #I3 "}, %" #I4 ", p, 1, 1, %" #I6 "; }"                                   \
+    static KJIT_DEVICE void mma_async_rs(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0, int accumulate) { \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1) "}"                        \
                    : KJIT_WGMMA_O##N                                                                                   \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"((int)kTransB));          \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0));                                   \
+    }                                                                                                                  \
+    template <bool kTransB = false>                                                                                    \
+    static KJIT_DEVICE void mma_async_rs_x2(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0,                \
+                                            const uint32_t (&a1)[4], uint64_t b1, int accumulate) {                    \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                            \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I7, I8, I9, I10, I11, I1) "}"                                           \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0), KJIT_WGMMA_A(a1), "l"(b1));        \
+    }                                                                                                                  \
+    template <bool kTransB = false>                                                                                    \
+    static KJIT_DEVICE void mma_async_rs_x3(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0,                \
+                                            const uint32_t (&a1)[4], uint64_t b1, const uint32_t (&a2)[4],             \
+                                            uint64_t b2, int accumulate) {                                             \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                            \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I7, I8, I9, I10, I11, I1)                                               \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I12, I13, I14, I15, I16, I1) "}"                                        \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0), KJIT_WGMMA_A(a1), "l"(b1),         \
+                     KJIT_WGMMA_A(a2), "l"(b2));                                                                       \
+    }                                                                                                                  \
+    template <bool kTransB = false>                                                                                    \
+    static KJIT_DEVICE void mma_async_rs_x4(float (&d)[N / 8][4], const uint32_t (&a0)[4], uint64_t b0,                \
+                                            const uint32_t (&a1)[4], uint64_t b1, const uint32_t (&a2)[4],             \
+                                            uint64_t b2, const uint32_t (&a3)[4], uint64_t b3, int accumulate) {       \
+      asm volatile(KJIT_WGMMA_BEGIN(I0) KJIT_WGMMA_RS(N, TYPE, "p", I2, I3, I4, I5, I6, I1)                            \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I7, I8, I9, I10, I11, I1)                                               \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I12, I13, I14, I15, I16, I1)                                            \
+                   KJIT_WGMMA_RS(N, TYPE, "q", I17, I18, I19, I20, I21, I1) "}"                                        \
+                   : KJIT_WGMMA_O##N                                                                                   \
+                   : "r"(accumulate), "n"((int)kTransB), KJIT_WGMMA_A(a0), "l"(b0), KJIT_WGMMA_A(a1), "l"(b1),         \
+                     KJIT_WGMMA_A(a2), "l"(b2), KJIT_WGMMA_A(a3), "l"(b3));                                            \
     }                                                                                                                  \
   };                                                                                                                   \
   }

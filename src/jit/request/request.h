@@ -36,6 +36,7 @@ struct jit_request {
   bool is_users;           /* of a user's family: kjit's own have no file either */
   bool keeps_texts;        /* a caller's own source: its texts are kept (text_store.h). Not part of the key. */
   bool is_generated;       /* a header was generated for it: no manifest can name it. Not part of the key. */
+  bool publishes_later;    /* the caller does not wait until the kernel is in the cache. Not part of the key. */
   const char *label;       /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;
   const char *entry;        /* name in the cubin, or one of `names`; "": none */

@@ -43,6 +43,20 @@ template <typename Element, int kColumns> struct Wgmma {
   }
 };
 
+template <typename Product, int kProducts, bool kTransA = false, bool kTransB = false, int kAtOnce = 4, int kTiles8,
+          typename StepA, typename StepB>
+KJIT_DEVICE void wgmma_sum_ss(float (&d)[kTiles8][4], uint64_t a, StepA step_a, uint64_t b, StepB step_b,
+                              int accumulate) {
+  for (int k = 0; k < kProducts; k++)
+    Product::template mma_async_ss<kTransA, kTransB>(d, a + step_a(k), b + step_b(k), k > 0 ? 1 : accumulate);
+}
+template <typename Product, int kProducts, bool kTransB = false, int kAtOnce = 4, int kTiles8, typename StepB>
+KJIT_DEVICE void wgmma_sum_rs(float (&d)[kTiles8][4], const uint32_t (*a)[4], uint64_t b, StepB step_b,
+                              int accumulate) {
+  for (int k = 0; k < kProducts; k++)
+    Product::template mma_async_rs<kTransB>(d, a[k], b + step_b(k), k > 0 ? 1 : accumulate);
+}
+
 } // namespace kjit
 
 #define KJIT_WGMMA(N, ELEMENT) static_assert((N) % 8 == 0 && (N) <= 256, "a shape that wgmma has");
