@@ -8,13 +8,20 @@
 //   given states         where the caller gave a map of states, each of its blocks counts as the map says; blocks that
 //                        are partial there are judged by the mask
 //
-// Grid      (query tiles, lists along the heads, lists along the batch)
+//   keep words           of partial blocks, as far as there is memory for them, are written for the consumers of the
+//                        attention kernel, of which one for each head would judge the same scores otherwise; only pieces
+//                        that are partial are judged key by key
+//
+// Grid      (query tiles * writers, lists along the heads, lists along the batch): all writers of a tile find the same,
+//           share the keep words, and the first one writes the entries
 // Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: one thread for each block finds
 //           what is known of it without the mask; then all threads share the pieces of the other blocks; then the first
-//           warp writes the entries
-// Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1
+//           warp writes the entries, and all threads share the keep words
+// Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words
+// Launches  the attention kernel behind it may be a programmatic dependent, and so may this one be of attention_block_map
 #define KJIT_RANGE_BY_16 1 // before the first header that includes kjit/attention/variant_real_ranges.h
 
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_variant/hooks.cuh"
@@ -31,6 +38,10 @@ enum {
   kKeyPieces = 1024,   // pieces whose keys' side is kept at a time
   kQueryPieces = 8,    // most pieces of a tile's queries: tiles have at most 384 rows, of which some begin in a piece
   kSmallGroup = 16,    // lanes that share a block of few pieces
+  kPieceWords = 2,     // of a bit for each piece of a block that has parts: three times 16 pieces of keys at most
+  kGroupThreads = 128, // of a warpgroup, which computes a part's scores
+  kWordKeys = 128,     // keys of which a thread has a word of scores
+  kWordPieces = kWordKeys / kPieceKeys
 };
 
 // What was found of a block: some pair is seen, some is not, by two bits for each part of the tile's queries, of which
@@ -81,12 +92,12 @@ KJIT_DEVICE int mapped_finding(const attention_variant_params &v, int batch, int
 // A tile's work.
 struct Tile {
   const attention_block_list_params &p;
-  const int batch, list_head, tile;
+  const int batch, list_head, tile, writer;
   const int q0, q1; // its queries
 
   __device__ Tile(const attention_block_list_params &p)
-      : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x), q0(tile * p.tile_queries),
-        q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)) {}
+      : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x / p.writers), writer(blockIdx.x % p.writers),
+        q0(tile * p.tile_queries), q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)) {}
 
   // The query heads of its rows: tiles count packs, or query heads.
   __device__ int first_head() const { return list_head / p.packs * p.group + list_head % p.packs * p.packed; }
@@ -155,14 +166,47 @@ struct Tile {
         states |= state(block, finding >> 2 * part, q0 + part * kPieceQueries) << 2 * part;
     return states == 0 ? -1 : (block << 2 * p.parts) + states;
   }
+
+  // Which parts of an entry are partial, by the lower bits of their states.
+  __device__ int partial_parts(int entry) const {
+    return entry < 0 || p.parts == 0 ? 0 : entry & ~(entry >> 1) & kEveryPart & ((1 << 2 * p.parts) - 1);
+  }
 };
 
 struct Shared {
-  int findings[kRound]; // of the key blocks `last`, `last` - 1, ...
+  int findings[kRound];                                         // of the key blocks `last`, `last` - 1, ...
+  uint32_t seen[kRound][kPieceWords], unseen[kRound][kPieceWords]; // what was found of their pieces, a bit each, where
+                                                                   // tiles have parts and the mask was asked
+  int to_write[LIST_WRITTEN];                                   // which of these blocks keep words are written for,
+  int first_written, written;                                   // as which of the list's, and how many
   kjit_variant_queries queries[kKept ? kQueryPieces : 1];
   kjit_variant_keys keys[kKept ? kKeyPieces : 1];
 };
 static_assert(sizeof(Shared) <= LIST_SHARED, "LIST_SHARED: what the host asks for is enough");
+
+// What the mask says of the i-th piece of a block, which is the at-th of those whose sides are kept, of which the first
+// is the block `last`.
+__device__ int piece_finding(const Tile &tile, const Shared &shared, int head, int last, int at, int i) {
+  const int of_keys = tile.pieces_of_keys();
+  Area piece;
+  tile.keys_of(tile.area_of(last - at), i % of_keys, piece.k0, piece.k1);
+  tile.queries_of(i / of_keys, piece.q0, piece.q1);
+  if (piece.k0 >= piece.k1) return 0;
+  const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
+                                     shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
+  return (state != VARIANT_EMPTY ? kSeen : 0) | (state != VARIANT_FULL ? kUnseen : 0);
+}
+
+// Keep what the lanes that share a block found of a piece each. All lanes of a warp.
+__device__ void keep_finding(Shared &shared, int block, int word, int lanes, bool asked, int finding) {
+  const int lane = threadIdx.x % kLanesPerWarp;
+  const uint32_t own = lanes == kLanesPerWarp ? ~0u : (1u << lanes) - 1;
+  const uint32_t seen = __ballot_sync(0xffffffffu, finding & kSeen) >> (lane / lanes * lanes) & own;
+  const uint32_t unseen = __ballot_sync(0xffffffffu, finding & kUnseen) >> (lane / lanes * lanes) & own;
+  if (!asked || lane % lanes != 0) return;
+  shared.seen[block][word] = seen;
+  shared.unseen[block][word] = unseen;
+}
 
 // Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from the first-th on.
 __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int first, int blocks) {
@@ -192,15 +236,11 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
     const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
     if (!__any_sync(0xffffffffu, asked)) continue;
     int found = 0;
-    for (int i = threadIdx.x % lanes; asked && i < pieces; i += lanes) {
-      Area piece;
-      tile.keys_of(tile.area_of(last - first - at), i % of_keys, piece.k0, piece.k1);
-      tile.queries_of(i / of_keys, piece.q0, piece.q1);
-      if (piece.k0 >= piece.k1) continue;
-      const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
-                                         shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
-      found |= ((state != VARIANT_EMPTY ? kSeen : 0) | (state != VARIANT_FULL ? kUnseen : 0))
-               << (tile.p.parts > 0 ? 2 * (i / of_keys) : 0);
+    for (int i = threadIdx.x % lanes; i - (int)threadIdx.x % lanes < pieces; i += lanes) {
+      const int finding = asked && i < pieces ? piece_finding(tile, shared, head, last - first, at, i) : 0;
+      found |= finding << (tile.p.parts > 0 ? 2 * (i / of_keys) : 0);
+      if (tile.p.variant.lists.written > 0)
+        keep_finding(shared, first + at, i / kLanesPerWarp, lanes, asked, finding);
     }
 #pragma unroll 1
     for (int apart = lanes / 2; apart > 0; apart /= 2)
@@ -210,6 +250,77 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
   __syncthreads(); // the findings are there, and nobody reads the sides any more
 }
 
+// One keep word: the index-th of a block's, which is the at-th of the round.
+__device__ uint32_t keep_word(const Tile &tile, const Shared &shared, int block, int at, int index) {
+  const attention_variant_params &v = tile.p.variant;
+  const int words = VARIANT_WORDS_OF_ROW(tile.p.key_rows), word = index % words, own = index / words;
+  const int part = own / (2 * kGroupThreads), thread = own / 2 % kGroupThreads, lane = thread % kLanesPerWarp;
+  const int query = tile.q0 + part * kPieceQueries + thread / kLanesPerWarp * 16 + lane / 4 + own % 2 * 8;
+  const int limit = tile.p.causal ? variant::smaller(query + tile.shift(), v.arguments.seq_kv) : v.arguments.seq_kv;
+  const variant::Row row(v, tile.batch, tile.first_head(), query, limit);
+  const int first = block * tile.p.key_rows + word * kWordKeys + lane % 4 * 2;
+  const bool is_asked = shared.findings[at] & kUnknown;
+  const int pieces = tile.p.key_rows / kPieceKeys, first_piece = part * pieces + word * kWordPieces;
+  const int count = variant::smaller(pieces - word * kWordPieces, kWordPieces);
+  variant::KeepWords<kWordKeys / 8> keep = {};
+#pragma unroll 1
+  for (int piece = 0; piece < count; piece++) {
+    const int in_word = (first_piece + piece) % kLanesPerWarp, of_words = (first_piece + piece) / kLanesPerWarp;
+    const bool seen = !is_asked || shared.seen[at][of_words] >> in_word & 1;
+    const bool unseen = !is_asked || shared.unseen[at][of_words] >> in_word & 1;
+    uint32_t bits = seen ? 15 : 0;
+    if (seen && unseen) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (!variant::sees(v, row, first + piece * kPieceKeys + i / 2 * 8 + i % 2)) bits &= ~(1u << i);
+    }
+    keep.word[0] |= bits << 4 * piece;
+  }
+  keep.drop_from(limit - first);
+  return keep.word[0];
+}
+
+// Write this block of threads' share of the keep words of a round.
+__device__ void write_words(const Tile &tile, const Shared &shared, int list, int last) {
+  const attention_block_lists &lists = tile.p.variant.lists;
+  const int of_block = tile.p.parts * VARIANT_WORDS_OF_PART(tile.p.key_rows);
+  unsigned *const words = lists.words + ((int64_t)list * lists.written + shared.first_written) * of_block;
+  for (int i = tile.writer * LIST_THREADS + threadIdx.x; i < shared.written * of_block;
+       i += tile.p.writers * LIST_THREADS) {
+    const int at = shared.to_write[i / of_block];
+    words[i] = keep_word(tile, shared, last - at, at, i % of_block);
+  }
+}
+
+// The entries of a list, as one warp finds them.
+struct Entries {
+  int *const out;
+  const int most_written;
+  int count = 0, written = 0; // entries so far, and those of them that have keep words
+
+  // The entries of a round of blocks.
+  __device__ void add(const Tile &tile, Shared &shared, int last, int round) {
+    const int lane = threadIdx.x % kLanesPerWarp, before = written;
+    for (int first = 0; first < round; first += kLanesPerWarp) {
+      int entry = tile.entry(last - first - lane, shared.findings[first + lane]);
+      const int parts = tile.partial_parts(entry);
+      const uint32_t below = (1u << lane) - 1, partial = __ballot_sync(0xffffffffu, parts != 0);
+      const int slot = written + __popc(partial & below);
+      if (parts != 0 && slot < most_written) {
+        entry += (VARIANT_WRITTEN - VARIANT_PARTIAL) * parts;
+        shared.to_write[slot - before] = first + lane;
+      }
+      const uint32_t found = __ballot_sync(0xffffffffu, entry >= 0);
+      if (entry >= 0 && tile.writer == 0) out[count + __popc(found & below)] = entry;
+      count += __popc(found);
+      written = variant::smaller(written + __popc(partial), most_written);
+    }
+    if (lane != 0) return;
+    shared.first_written = before;
+    shared.written = written - before;
+  }
+};
+
 } // namespace
 
 extern "C" __global__
@@ -218,10 +329,11 @@ __launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant_
   Shared &shared = *(Shared *)memory;
   const attention_block_lists &lists = p.variant.lists;
   const Tile tile(p);
-  const int lane = threadIdx.x % kLanesPerWarp, at_once = kKept ? kKeyPieces / tile.pieces_of_keys() : kRound;
+  const int at_once = kKept ? kKeyPieces / tile.pieces_of_keys() : kRound;
   const int list = tile.batch * lists.batch_stride + tile.list_head * lists.head_stride + tile.tile;
-  int *const entries = lists.entries + (int64_t)list * lists.capacity;
-  int count = 0;
+  Entries entries{lists.entries + (int64_t)list * lists.capacity, lists.written};
+  griddepcontrol_launch_dependents(); // the attention kernel begins meanwhile, and waits before it reads the lists
+  if constexpr (variant::kMapped) griddepcontrol_wait(); // what attention_block_map writes is read from here on
   for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kRound) {
     const int round = variant::smaller(last + 1, kRound);
     for (int i = threadIdx.x; i < kRound; i += LIST_THREADS)
@@ -232,18 +344,13 @@ __launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant_
         for (int first = 0; first < round; first += at_once)
           ask(tile, shared, tile.first_head() + head, last, first, variant::smaller(at_once, round - first));
     }
-    if (threadIdx.x < kLanesPerWarp) {
-      for (int first = 0; first < round; first += kLanesPerWarp) {
-        const int block = last - first - lane;
-        const int entry = tile.entry(block, shared.findings[first + lane]);
-        const uint32_t found = __ballot_sync(0xffffffffu, entry >= 0);
-        if (entry >= 0) entries[count + __popc(found & ((1u << lane) - 1))] = entry;
-        count += __popc(found);
-      }
-    }
-    __syncthreads(); // the findings have been read
+    if (threadIdx.x < kLanesPerWarp) entries.add(tile, shared, last, round);
+    __syncthreads(); // the findings have been read, and what is to be written is known
+    if (lists.written == 0) continue;
+    write_words(tile, shared, list, last);
+    __syncthreads(); // what is known of the round has been read
   }
-  if (threadIdx.x != 0) return;
-  if (count == 0) entries[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
-  lists.counts[list] = count == 0 ? 1 : count;
+  if (threadIdx.x != 0 || tile.writer != 0) return;
+  if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
+  lists.counts[list] = entries.count == 0 ? 1 : entries.count;
 }

@@ -5,11 +5,13 @@
 #include "attention_variant/params.h"
 
 enum {
-  LIST_THREADS = 512,                                 /* of a block of attention_block_list */
-  LIST_ROUND = 256,                                   /* key blocks that it looks at together */
-  LIST_SHARED = 4 * LIST_ROUND + 8 * 256 + 1024 * 32, /* bytes of its shared memory: findings, and what the mask
-                                                         computes from pieces of queries, and of keys, alone */
-  MAP_THREADS = 128                                   /* of a block of attention_block_map */
+  LIST_THREADS = 512,  /* of a block of attention_block_list */
+  LIST_ROUND = 256,    /* key blocks that it looks at together */
+  LIST_WRITTEN = 32,   /* most blocks of a list that have keep words */
+  LIST_SHARED = 20 * LIST_ROUND + 4 * (LIST_WRITTEN + 2) + 8 * 256 +
+                1024 * 32, /* bytes of its shared memory: findings, also of pieces, blocks to be written, and what the
+                              mask computes from pieces of queries, and of keys, alone */
+  MAP_THREADS = 128        /* of a block of attention_block_map */
 };
 
 /* Of attention_block_list, which fills the lists in `variant.lists`. */
@@ -23,6 +25,7 @@ struct attention_block_list_params {
   int key_rows;     /* keys of a block                                                                   */
   int causal;       /* 1: query i sees no key beyond i + seq_kv - seq_q, besides what the mask says       */
   int parts;        /* parts of 64 queries of a tile, whose states its entries tell; 0: the state of the tile alone */
+  int writers;      /* blocks of threads that share the keep words of a tile; 1 where there are none */
 };
 
 /* Of attention_block_map, which turns lists of blocks, in the layout of PyTorch's BlockMask, into states. All tensors
