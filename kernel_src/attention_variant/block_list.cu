@@ -4,7 +4,8 @@
 //                        "partial" of what is none; the smaller the ranges the rarer, so a block is looked at in
 //                        aligned pieces of 64 queries x 16 keys, one a thread
 //   one side             what the mask computes from the keys of a piece alone, or from its queries alone, such as the
-//                        range of a tensor's elements, is computed once and kept in shared memory: most of the loads
+//                        range of a tensor's elements, is computed once: most of the loads. A piece of keys is looked at
+//                        for all of the tile's queries first, and for 64 at a time where that does not decide it
 //   given states         where the caller gave a map of states, each of its blocks counts as the map says; blocks that
 //                        are partial there are judged by the mask
 //
@@ -33,12 +34,9 @@ namespace {
 
 enum {
   kPieceQueries = 64,
-  kPieceKeys = 16,
+  kPieceKeys = LIST_PIECE_KEYS,
   kRound = LIST_ROUND, // key blocks
-  kKeyPieces = 1024,   // pieces whose keys' side is kept at a time
   kQueryPieces = 8,    // most pieces of a tile's queries: tiles have at most 384 rows, of which some begin in a piece
-  kSmallGroup = 16,    // lanes that share a block of few pieces
-  kPieceWords = 2,     // of a bit for each piece of a block that has parts: three times 16 pieces of keys at most
   kGroupThreads = 128, // of a warpgroup, which computes a part's scores
   kWordKeys = 128,     // keys of which a thread has a word of scores
   kWordPieces = kWordKeys / kPieceKeys
@@ -93,24 +91,28 @@ KJIT_DEVICE int mapped_finding(const attention_variant_params &v, int batch, int
 struct Tile {
   const attention_block_list_params &p;
   const int batch, list_head, tile, writer;
-  const int q0, q1; // its queries
+  const int q0, q1;       // its queries
+  const int query_pieces; // along them
 
   __device__ Tile(const attention_block_list_params &p)
-      : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x / p.writers), writer(blockIdx.x % p.writers),
-        q0(tile * p.tile_queries), q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)) {}
+      : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x >> p.writer_bits),
+        writer(blockIdx.x & ((1 << p.writer_bits) - 1)), q0(tile * p.tile_queries),
+        q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)),
+        query_pieces(ceil_div(q1, kPieceQueries) - q0 / kPieceQueries) {}
 
   // The query heads of its rows: tiles count packs, or query heads.
-  __device__ int first_head() const { return list_head / p.packs * p.group + list_head % p.packs * p.packed; }
-  __device__ int heads() const { return variant::smaller(p.packed, p.group - list_head % p.packs * p.packed); }
+  __device__ int first_head() const {
+    return p.packs == 1 ? list_head * p.group : list_head / p.packs * p.group + list_head % p.packs * p.packed;
+  }
+  __device__ int heads() const {
+    return p.packed == 1 ? 1 : variant::smaller(p.packed, p.group - list_head % p.packs * p.packed);
+  }
 
   __device__ Area area_of(int block) const {
     return {q0, q1, block * p.key_rows, variant::smaller((block + 1) * p.key_rows, p.variant.arguments.seq_kv)};
   }
   __device__ int shift() const { return p.variant.arguments.seq_kv - p.variant.arguments.seq_q + 1; }
 
-  // Pieces along a side, where they are most.
-  __device__ int pieces_of_queries() const { return ceil_div(q1, kPieceQueries) - q0 / kPieceQueries; }
-  __device__ int pieces_of_keys() const { return ceil_div(p.key_rows, kPieceKeys) + (p.key_rows % kPieceKeys != 0); }
   // The which-th piece of a block's keys; empty where the block has fewer.
   __device__ void keys_of(const Area &area, int which, int &k0, int &k1) const {
     const int first = (area.k0 / kPieceKeys + which) * kPieceKeys;
@@ -174,86 +176,97 @@ struct Tile {
 };
 
 struct Shared {
-  int findings[kRound];                                         // of the key blocks `last`, `last` - 1, ...
-  uint32_t seen[kRound][kPieceWords], unseen[kRound][kPieceWords]; // what was found of their pieces, a bit each, where
-                                                                   // tiles have parts and the mask was asked
-  int to_write[LIST_WRITTEN];                                   // which of these blocks keep words are written for,
-  int first_written, written;                                   // as which of the list's, and how many
+  int findings[kRound];                        // of the key blocks `last`, `last` - 1, ...
+  uint64_t seen[kRound], unseen[kRound];       // what was found of their pieces, a bit each, where there are keep words
+                                               // and the mask was asked
+  int to_write[LIST_WRITTEN];                  // which of these blocks keep words are written for,
+  int first_written, written;                  // as which of the list's, and how many
   kjit_variant_queries queries[kKept ? kQueryPieces : 1];
-  kjit_variant_keys keys[kKept ? kKeyPieces : 1];
 };
 static_assert(sizeof(Shared) <= LIST_SHARED, "LIST_SHARED: what the host asks for is enough");
 
-// What the mask says of the i-th piece of a block, which is the at-th of those whose sides are kept, of which the first
-// is the block `last`.
-__device__ int piece_finding(const Tile &tile, const Shared &shared, int head, int last, int at, int i) {
-  const int of_keys = tile.pieces_of_keys();
-  Area piece;
-  tile.keys_of(tile.area_of(last - at), i % of_keys, piece.k0, piece.k1);
-  tile.queries_of(i / of_keys, piece.q0, piece.q1);
-  if (piece.k0 >= piece.k1) return 0;
-  const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
-                                     shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
-  return (state != VARIANT_EMPTY ? kSeen : 0) | (state != VARIANT_FULL ? kUnseen : 0);
+// What a group of lanes found of a block, a piece of its keys each.
+struct Finding {
+  int sum = 0;                    // as shared.findings has it
+  uint64_t seen = 0, unseen = 0;  // as shared.seen and shared.unseen have it
+
+  // Add what the lanes of `own`, which begin with the lane `first`, found of the which-th piece of the queries. All
+  // lanes of a warp.
+  __device__ void add(const Tile &tile, int which, int state, uint32_t own, int first) {
+    const uint32_t is_seen = __ballot_sync(0xffffffffu, state == VARIANT_PARTIAL || state == VARIANT_FULL) & own;
+    const uint32_t is_unseen = __ballot_sync(0xffffffffu, state == VARIANT_PARTIAL || state == VARIANT_EMPTY) & own;
+    sum |= ((is_seen ? kSeen : 0) | (is_unseen ? kUnseen : 0)) << (tile.p.parts > 0 ? 2 * which : 0);
+    if (tile.p.variant.lists.written == 0) return;
+    seen |= (uint64_t)(is_seen >> first) << which * tile.p.key_pieces;
+    unseen |= (uint64_t)(is_unseen >> first) << which * tile.p.key_pieces;
+  }
+
+  // One lane of the group.
+  __device__ void keep(const Tile &tile, Shared &shared, int at) const {
+    shared.findings[at] |= sum;
+    if (tile.p.variant.lists.written == 0) return;
+    shared.seen[at] = seen;
+    shared.unseen[at] = unseen;
+  }
+};
+
+constexpr int kNoState = -1; // of a piece that is not there, or that is not asked for
+
+// The state of a piece for all of the tile's queries together, which says the same as those of the pieces of queries
+// unless it is partial.
+__device__ int joined_state(const Tile &tile, const Shared &shared, int head, const Area &area,
+                            const kjit_variant_keys &keys) {
+  if constexpr (!kKept) return VARIANT_PARTIAL;
+  kjit_variant_queries queries = shared.queries[0];
+  for (int i = 1; i < tile.query_pieces; i++)
+    queries = kjit_variant_join_queries(queries, shared.queries[i]);
+  return tile.piece_state(head, area, queries, keys);
 }
 
-// Keep what the lanes that share a block found of a piece each. All lanes of a warp.
-__device__ void keep_finding(Shared &shared, int block, int word, int lanes, bool asked, int finding) {
-  const int lane = threadIdx.x % kLanesPerWarp;
-  const uint32_t own = lanes == kLanesPerWarp ? ~0u : (1u << lanes) - 1;
-  const uint32_t seen = __ballot_sync(0xffffffffu, finding & kSeen) >> (lane / lanes * lanes) & own;
-  const uint32_t unseen = __ballot_sync(0xffffffffu, finding & kUnseen) >> (lane / lanes * lanes) & own;
-  if (!asked || lane % lanes != 0) return;
-  shared.seen[block][word] = seen;
-  shared.unseen[block][word] = unseen;
-}
-
-// Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from the first-th on.
-__device__ void ask(const Tile &tile, Shared &shared, int head, int last, int first, int blocks) {
+// Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from `last` down. A group
+// of lanes has a block, each lane a piece of its keys.
+__device__ void ask(const Tile &tile, Shared &shared, int head, int last, int blocks) {
   const kjit_variant_arguments &a = tile.p.variant.arguments;
-  const int of_keys = tile.pieces_of_keys(), of_queries = tile.pieces_of_queries();
+  const int lane = threadIdx.x % kLanesPerWarp, warp = threadIdx.x / kLanesPerWarp;
+  const int groups = tile.p.lane_blocks, group = lane * tile.p.inverse >> 16;
+  const int first_lane = group * tile.p.key_pieces, which = lane - first_lane;
+  const uint32_t own = ((1u << tile.p.key_pieces) - 1) << first_lane;
   if constexpr (kKept) {
-    for (int i = threadIdx.x; i < blocks * of_keys; i += LIST_THREADS) {
-      const int at = first + i / of_keys;
-      if (!(shared.findings[at] & kUnknown)) continue;
-      int k0, k1;
-      tile.keys_of(tile.area_of(last - at), i % of_keys, k0, k1);
-      if (k0 < k1) shared.keys[i] = kjit_variant_block_keys(a, tile.batch, head, k0, k1);
-    }
     // By the last threads, which have the fewest keys.
-    for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < of_queries; i += LIST_THREADS) {
+    for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < tile.query_pieces; i += LIST_THREADS) {
       int q0, q1;
       tile.queries_of(i, q0, q1);
       shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);
     }
-    __syncthreads(); // the sides are there
   }
-  // A group of lanes has a block, each lane some of its pieces.
-  const int pieces = of_keys * of_queries, lanes = pieces <= kSmallGroup ? (int)kSmallGroup : kLanesPerWarp;
-  const int groups = LIST_THREADS / lanes;
-  for (int round = 0; round < blocks; round += groups) {
-    const int at = round + (int)threadIdx.x / lanes;
-    const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
-    if (!__any_sync(0xffffffffu, asked)) continue;
-    int found = 0;
-    for (int i = threadIdx.x % lanes; i - (int)threadIdx.x % lanes < pieces; i += lanes) {
-      const int finding = asked && i < pieces ? piece_finding(tile, shared, head, last - first, at, i) : 0;
-      found |= finding << (tile.p.parts > 0 ? 2 * (i / of_keys) : 0);
-      if (tile.p.variant.lists.written > 0)
-        keep_finding(shared, first + at, i / kLanesPerWarp, lanes, asked, finding);
-    }
+  for (int first = 0; first < blocks; first += LIST_THREADS / kLanesPerWarp * groups) {
+    const int at = first + warp * groups + group;
+    bool asked = group < groups && at < blocks && shared.findings[at] & kUnknown;
+    Area area = {tile.q0, tile.q1, 0, 0};
+    kjit_variant_keys keys = {};
+    if (asked) tile.keys_of(tile.area_of(last - at), which, area.k0, area.k1);
+    asked = asked && area.k0 < area.k1;
+    if (kKept && asked) keys = kjit_variant_block_keys(a, tile.batch, head, area.k0, area.k1);
+    if (kKept && first == 0) __syncthreads(); // the queries' sides are there
+    const int joined = asked ? joined_state(tile, shared, head, area, keys) : kNoState;
+    Finding finding;
 #pragma unroll 1
-    for (int apart = lanes / 2; apart > 0; apart /= 2)
-      found |= __shfl_xor_sync(0xffffffffu, found, apart);
-    if (asked && threadIdx.x % lanes == 0) shared.findings[first + at] |= found;
+    for (int i = 0; i < tile.query_pieces; i++) {
+      int state = joined;
+      tile.queries_of(i, area.q0, area.q1);
+      if (joined == VARIANT_PARTIAL && (!kKept || tile.query_pieces > 1))
+        state = tile.piece_state(head, area, shared.queries[kKept ? i : 0], keys);
+      finding.add(tile, i, state, own, first_lane);
+    }
+    if (asked && which == 0) finding.keep(tile, shared, at);
   }
-  __syncthreads(); // the findings are there, and nobody reads the sides any more
+  __syncthreads(); // the findings are there, and nobody reads the queries' sides any more
 }
 
-// One keep word: the index-th of a block's, which is the at-th of the round.
+// One keep word: the index-th of the at-th block of the round. Rows have one word or two.
 __device__ uint32_t keep_word(const Tile &tile, const Shared &shared, int block, int at, int index) {
   const attention_variant_params &v = tile.p.variant;
-  const int words = VARIANT_WORDS_OF_ROW(tile.p.key_rows), word = index % words, own = index / words;
+  const int row_bits = VARIANT_WORDS_OF_ROW(tile.p.key_rows) - 1, word = index & row_bits, own = index >> row_bits;
   const int part = own / (2 * kGroupThreads), thread = own / 2 % kGroupThreads, lane = thread % kLanesPerWarp;
   const int query = tile.q0 + part * kPieceQueries + thread / kLanesPerWarp * 16 + lane / 4 + own % 2 * 8;
   const int limit = tile.p.causal ? variant::smaller(query + tile.shift(), v.arguments.seq_kv) : v.arguments.seq_kv;
@@ -265,9 +278,8 @@ __device__ uint32_t keep_word(const Tile &tile, const Shared &shared, int block,
   variant::KeepWords<kWordKeys / 8> keep = {};
 #pragma unroll 1
   for (int piece = 0; piece < count; piece++) {
-    const int in_word = (first_piece + piece) % kLanesPerWarp, of_words = (first_piece + piece) / kLanesPerWarp;
-    const bool seen = !is_asked || shared.seen[at][of_words] >> in_word & 1;
-    const bool unseen = !is_asked || shared.unseen[at][of_words] >> in_word & 1;
+    const bool seen = !is_asked || shared.seen[at] >> (first_piece + piece) & 1;
+    const bool unseen = !is_asked || shared.unseen[at] >> (first_piece + piece) & 1;
     uint32_t bits = seen ? 15 : 0;
     if (seen && unseen) {
 #pragma unroll
@@ -284,11 +296,11 @@ __device__ uint32_t keep_word(const Tile &tile, const Shared &shared, int block,
 __device__ void write_words(const Tile &tile, const Shared &shared, int list, int last) {
   const attention_block_lists &lists = tile.p.variant.lists;
   const int of_block = tile.p.parts * VARIANT_WORDS_OF_PART(tile.p.key_rows);
-  unsigned *const words = lists.words + ((int64_t)list * lists.written + shared.first_written) * of_block;
-  for (int i = tile.writer * LIST_THREADS + threadIdx.x; i < shared.written * of_block;
-       i += tile.p.writers * LIST_THREADS) {
-    const int at = shared.to_write[i / of_block];
-    words[i] = keep_word(tile, shared, last - at, at, i % of_block);
+  for (int i = tile.writer; i < shared.written; i += 1 << tile.p.writer_bits) {
+    const int at = shared.to_write[i];
+    unsigned *const words = lists.words + ((int64_t)list * lists.written + shared.first_written + i) * of_block;
+    for (int index = threadIdx.x; index < of_block; index += LIST_THREADS)
+      words[index] = keep_word(tile, shared, last - at, at, index);
   }
 }
 
@@ -324,25 +336,23 @@ struct Entries {
 } // namespace
 
 extern "C" __global__
-__launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
+__launch_bounds__(LIST_THREADS, 2) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared &shared = *(Shared *)memory;
   const attention_block_lists &lists = p.variant.lists;
   const Tile tile(p);
-  const int at_once = kKept ? kKeyPieces / tile.pieces_of_keys() : kRound;
   const int list = tile.batch * lists.batch_stride + tile.list_head * lists.head_stride + tile.tile;
   Entries entries{lists.entries + (int64_t)list * lists.capacity, lists.written};
   griddepcontrol_launch_dependents(); // the attention kernel begins meanwhile, and waits before it reads the lists
   if constexpr (variant::kMapped) griddepcontrol_wait(); // what attention_block_map writes is read from here on
   for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kRound) {
     const int round = variant::smaller(last + 1, kRound);
-    for (int i = threadIdx.x; i < kRound; i += LIST_THREADS)
+    for (int i = threadIdx.x; i < round; i += LIST_THREADS)
       shared.findings[i] = tile.first_finding(last - i);
     __syncthreads(); // what is known is there
     if constexpr (variant::kMasked) {
       for (int head = 0; head < tile.heads(); head++)
-        for (int first = 0; first < round; first += at_once)
-          ask(tile, shared, tile.first_head() + head, last, first, variant::smaller(at_once, round - first));
+        ask(tile, shared, tile.first_head() + head, last, round);
     }
     if (threadIdx.x < kLanesPerWarp) entries.add(tile, shared, last, round);
     __syncthreads(); // the findings have been read, and what is to be written is known

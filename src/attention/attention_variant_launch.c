@@ -34,8 +34,9 @@ enum axis { BATCH, SEQ, HEADS };
 #define WORDS_MAX ((int64_t)64 << 20)
 
 enum {
+  LANES = 32,       /* of a warp */
   WORDS_SHARED = 8, /* tiles that share a list from which on it has keep words: fewer judge their scores as soon */
-  WRITERS_MOST = 4  /* blocks of threads for a list, where there would be multiprocessors without any */
+  WRITER_BITS = 2   /* 2^2 blocks of threads at most for a list, where there would be multiprocessors without any */
 };
 
 static void *create_memory(kjit_runtime *runtime) {
@@ -229,13 +230,13 @@ static void lay_map(struct attention_variant_launch *launch, const kjit_block_li
 static void lay_words(struct attention_variant_launch *launch, const struct attention_tiling *tiling, int64_t lists,
                       int64_t sharing, uint32_t multiprocessors) {
   const int64_t block_bytes = (int64_t)tiling->parts * VARIANT_WORDS_OF_PART(tiling->key_rows) * 4;
-  launch->list.writers = 1;
   if (!tiling->takes_words || sharing < WORDS_SHARED) return;
   const int64_t written = integer_min(launch->params.lists.capacity, LIST_WRITTEN);
   launch->params.lists.written = (int)integer_min(written, WORDS_MAX / (lists * block_bytes));
   launch->word_bytes = (size_t)(lists * launch->params.lists.written * block_bytes);
   if (launch->word_bytes == 0) return;
-  launch->list.writers = (int)integer_max(1, integer_min(multiprocessors / lists, WRITERS_MOST));
+  while (launch->list.writer_bits < WRITER_BITS && lists << (launch->list.writer_bits + 1) <= multiprocessors)
+    launch->list.writer_bits++;
 }
 
 /* Lay out the lists of a config's tiles. Heads and batch entries that cannot differ share a list. */
@@ -248,6 +249,8 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   const int64_t batch = by_batch ? (int64_t)tiling->batch : 1;
   const int64_t lists = (int64_t)tiling->query_tiles * heads * batch;
   const int64_t capacity = integer_divide_up(args->k.shape[SEQ], tiling->key_rows);
+  const int pieces =
+      (int)integer_divide_up(tiling->key_rows, LIST_PIECE_KEYS) + (tiling->key_rows % LIST_PIECE_KEYS != 0);
   launch->list = (struct attention_block_list_params){
       .query_tiles = tiling->query_tiles,
       .tile_queries = tiling->tile_queries,
@@ -256,12 +259,15 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
       .group = tiling->packed > 1 ? launch->params.arguments.heads_q / launch->params.arguments.heads_kv : 1,
       .key_rows = tiling->key_rows,
       .parts = tiling->parts,
+      .key_pieces = pieces,
+      .lane_blocks = LANES / pieces,
+      .inverse = (1 << 16) / pieces + 1,
       .causal = args->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0};
   launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
                                                         .head_stride = by_head ? tiling->query_tiles : 0,
                                                         .capacity = (int)capacity};
   lay_words(launch, tiling, lists, (int64_t)tiling->heads * tiling->batch / (heads * batch), multiprocessors);
-  launch->list_grid[0] = (uint32_t)(tiling->query_tiles * launch->list.writers);
+  launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
   launch->count_bytes = (size_t)integer_round_up(lists * 4, 16);

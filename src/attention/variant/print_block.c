@@ -144,6 +144,19 @@ static void print_side(const kjit_attention_variant *variant, const struct side 
   text_append(out, kept->count ? "  return kept;\n}\n" : "  kept.none = 0;\n  return kept;\n}\n");
 }
 
+/* kjit_variant_join_queries(): a side that holds all that two of them do. */
+static void print_join(const kjit_attention_variant *variant, const struct kept *kept, struct text *out) {
+  text_append(out,
+              "\nKJIT_VARIANT_INLINE struct kjit_variant_queries kjit_variant_join_queries(struct kjit_variant_queries x, "
+              "struct kjit_variant_queries y) {\n");
+  for (size_t i = 0; i < variant->programs.mask.count; i++) {
+    if (!kept->of[i]) continue;
+    const char *const type = range_types[variant->programs.mask.nodes[i].type];
+    text_appendf(out, "  x.n%zu = %s_where(KJIT_RANGE_EITHER, x.n%zu, y.n%zu);\n", i, type, i, i);
+  }
+  text_append(out, kept->count ? "  return x;\n}\n" : "  (void)y;\n  return x;\n}\n");
+}
+
 /* What both sides decide. */
 static void print_meeting(const kjit_attention_variant *variant, const struct kept kept[2], struct text *out) {
   const struct variant_program *const program = &variant->programs.mask;
@@ -175,6 +188,7 @@ void variant_print_block(const kjit_attention_variant *variant, struct text *out
     find_kept(variant, &sides[side], &kept[side]);
     print_side(variant, &sides[side], &kept[side], out);
   }
+  print_join(variant, &kept[1], out);
   print_meeting(variant, kept, out);
   text_append(out,
               "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
