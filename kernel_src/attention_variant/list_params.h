@@ -5,14 +5,14 @@
 #include "attention_variant/params.h"
 
 enum {
-  LIST_THREADS = 512,  /* of a block of attention_block_list */
-  LIST_ROUND = 256,    /* key blocks that it looks at together */
+  LIST_THREADS = 512,   /* of a block of attention_block_list */
+  LIST_ROUND = 256,     /* key blocks that it looks at together */
   LIST_PIECE_KEYS = 16, /* keys of a piece of a block, which is looked at by itself */
-  LIST_WRITTEN = 32,   /* most blocks of a list that have keep words */
-  LIST_SHARED = 20 * LIST_ROUND + 4 * (LIST_WRITTEN + 2) + 8 * 256, /* bytes of its shared memory: findings, also of
-                                                                       pieces, blocks to be written, and what the mask
-                                                                       computes from pieces of queries alone */
-  MAP_THREADS = 128 /* of a block of attention_block_map */
+  LIST_WRITTEN = 32,    /* most blocks of a list that have keep words */
+  LIST_SHARED = 20 * LIST_ROUND + 36 * LIST_WRITTEN + 8 + 8 * 256 +
+                192 * 32, /* bytes of its shared memory: findings, also of pieces, blocks to be written with the sides
+                             of their keys, and what the mask computes from pieces of queries, and from rows, alone */
+  MAP_THREADS = 128       /* of a block of attention_block_map */
 };
 
 /* Of attention_block_list, which fills the lists in `variant.lists`. */

@@ -144,11 +144,13 @@ static void print_side(const kjit_attention_variant *variant, const struct side 
   text_append(out, kept->count ? "  return kept;\n}\n" : "  kept.none = 0;\n  return kept;\n}\n");
 }
 
-/* kjit_variant_join_queries(): a side that holds all that two of them do. */
-static void print_join(const kjit_attention_variant *variant, const struct kept *kept, struct text *out) {
-  text_append(out,
-              "\nKJIT_VARIANT_INLINE struct kjit_variant_queries kjit_variant_join_queries(struct kjit_variant_queries x, "
-              "struct kjit_variant_queries y) {\n");
+/* kjit_variant_join_<side>(): a side that holds all that two of them do. */
+static void print_join(const kjit_attention_variant *variant, const struct side *side, const struct kept *kept,
+                       struct text *out) {
+  text_appendf(out,
+               "\nKJIT_VARIANT_INLINE struct kjit_variant_%s kjit_variant_join_%s(struct kjit_variant_%s x, struct "
+               "kjit_variant_%s y) {\n",
+               side->name, side->name, side->name, side->name);
   for (size_t i = 0; i < variant->programs.mask.count; i++) {
     if (!kept->of[i]) continue;
     const char *const type = range_types[variant->programs.mask.nodes[i].type];
@@ -187,8 +189,8 @@ void variant_print_block(const kjit_attention_variant *variant, struct text *out
   for (size_t side = 0; side < 2; side++) {
     find_kept(variant, &sides[side], &kept[side]);
     print_side(variant, &sides[side], &kept[side], out);
+    print_join(variant, &sides[side], &kept[side], out);
   }
-  print_join(variant, &kept[1], out);
   print_meeting(variant, kept, out);
   text_append(out,
               "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
