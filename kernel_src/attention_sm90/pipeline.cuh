@@ -53,8 +53,8 @@ constexpr int kBoundBytes = SM90_BOUND_BYTES * cfg::kConsumers * cfg::kConsumerR
 constexpr int kBoundsAt = kTermsAt + (kStagesTerms ? kTermBytes : 0);
 constexpr bool kHasBounds = kTermsEnd - (kStagesTerms ? 0 : kTermBytes) + kBoundSlots * kBoundBytes <= SM90_SHARED_MOST;
 
-// The keep words of the block in a K buffer, of a variant whose blocks come from lists: in place of bounds, which it has
-// none of.
+// The keep words of the block in a K buffer, of a variant whose blocks come from lists: in place of bounds, which it
+// has none of.
 constexpr int kWordsOfPart = VARIANT_WORDS_OF_PART(cfg::kKeyRows);
 constexpr int kKeepBytes = SM90_WORD_BYTES * kWordsOfPart * cfg::kConsumers;
 constexpr int kKeepAt = kBoundsAt;

@@ -4,8 +4,8 @@
 //   blocks   which key block a step is for stands in the entry that the producer left with the K buffer
 //   masks    a step's mask is decided into keep words before its products are issued, while this consumer waits for its
 //            turn: judging keys one by one is a loop, which may not stand between a product's issue and its wait, and
-//            behind the issue even straight code, for intervals of keys, adds to a step. Words that the block's list has
-//            are read from shared memory, where the producer brought them
+//            behind the issue even straight code, for intervals of keys, adds to a step. Words that the block's list
+//            has are read from shared memory, where the producer brought them
 //   scores   a score function may branch or call, so scores go through it when no product is in flight (ptxas
 //            serialises products across either). A folded one (variant::RowScore) costs a full block one FMA a score,
 //            or one more where it has a term, because it is computed in the exponent

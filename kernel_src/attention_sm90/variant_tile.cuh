@@ -34,7 +34,8 @@ KJIT_DEVICE int list_of(const attention_variant_params &v, const Tile &tile) {
 KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_params &v, const attention_sm90_params &p,
                             const Tile &tile, int lane, const Layout &at, int slot) {
   walk.begin<cfg::kKeyRows>(
-      v, list_of(v, tile), cfg::kQueryRows, lane, [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
+      v, list_of(v, tile), cfg::kQueryRows, lane,
+      [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
       [&](int i) {
         const OutputRow row = output_row(p, tile, 0, i);
         return row.query < p.seq_q && row.in_gqa_group;

@@ -164,8 +164,8 @@ struct Shared {
   int findings[kRound];                  // of the key blocks `last`, `last` - 1, ...
   uint64_t seen[kRound], unseen[kRound]; // what was found of their pieces, a bit each, where there are keep words and
                                          // the mask was asked
-  int to_write[LIST_WRITTEN]; // which of these blocks, and parts of them, keep words are written for,
-  int first_written, written; // as which of the list's, and how many blocks
+  int to_write[LIST_WRITTEN];            // which of these blocks, and parts of them, keep words are written for,
+  int first_written, written;            // as which of the list's, and how many blocks
   kjit_variant_queries queries[kKept ? kQueryPieces : 1]; // sides of the tile's pieces,
   kjit_variant_queries rows[kRowsKept ? kWordedRows : 1]; // of its rows, and of the blocks to be written
   kjit_variant_keys keys[kRowsKept ? LIST_WRITTEN : 1];

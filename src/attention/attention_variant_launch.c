@@ -332,16 +332,15 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
   params.variant.map.states = blocks->states;
   const kjit_geometry *geometry = &launch->list_kernel->geometry;
   const bool is_dependent = launch->is_mapped && launch->has_dependents;
-  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
-      launch->list_kernel->kernel, launch->list_grid, geometry->threads, geometry->shared_bytes, &params, stream,
-      error);
+  return (is_dependent ? runtime_kernel_enqueue_dependent
+                       : runtime_kernel_enqueue)(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
+                                                 geometry->shared_bytes, &params, stream, error);
 }
 
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
                                     struct attention_variant_blocks *out, kjit_error *error) {
   struct stream_space *const space = &out->space;
-  const size_t list_bytes =
-      launch->list_kernel ? launch->count_bytes + launch->entry_bytes + launch->word_bytes : 0;
+  const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes + launch->word_bytes : 0;
   *out = (struct attention_variant_blocks){.lists = launch->params.lists};
   if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
   if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, stream, space)) {
@@ -355,8 +354,7 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
     out->lists.counts = (int *)(void *)(memory + launch->map_bytes);
     out->lists.entries = (int *)(void *)(memory + launch->map_bytes + launch->count_bytes);
     if (launch->word_bytes > 0)
-      out->lists.words =
-          (unsigned *)(void *)(memory + launch->map_bytes + launch->count_bytes + launch->entry_bytes);
+      out->lists.words = (unsigned *)(void *)(memory + launch->map_bytes + launch->count_bytes + launch->entry_bytes);
     status = run_list(launch, out, stream, error);
     out->may_depend = launch->has_dependents;
   }

@@ -68,7 +68,7 @@ void attention_variant_fill(const struct attention_variant_launch *launch, float
 struct attention_variant_blocks {
   struct attention_block_lists lists;
   const unsigned char *states;
-  bool may_depend;           /* a launch right behind may be a programmatic dependent of the kernel that makes the lists */
+  bool may_depend; /* a launch right behind may be a programmatic dependent of the kernel that makes the lists */
   struct stream_space space; /* held until attention_variant_end(), because two or three launches use it */
 };
 

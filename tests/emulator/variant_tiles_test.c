@@ -31,8 +31,7 @@ static size_t run_on(struct gpu_fixture *fixture, const struct variant_shape *of
            "ping_pong=1,rescale_slack=15,packed=1,split=0",
            one->causal, f[0], f[1], f[2], f[3], f[4]);
   assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, &error), &error);
-  const kjit_status status =
-      variant_trial_run(&fixture->card, fixture->runtime, one, of, &config, 7, &report, &error);
+  const kjit_status status = variant_trial_run(&fixture->card, fixture->runtime, one, of, &config, 7, &report, &error);
   if (status == KJIT_OK && report.passed) return 0;
   print_error("%s %s: %s\n", name, text, status == KJIT_OK ? report.why : error.message);
   if (status != KJIT_OK) print_error("  %s\n", emulator_complaint(&fixture->card));
@@ -87,8 +86,7 @@ static void test_variant_tiles__keep_words_of_lists_are_right(void **state) {
   size_t failures = 0;
   for (size_t n = 0; n < sizeof names / sizeof *names; n++)
     for (size_t i = 0; i < sizeof worded / sizeof *worded; i++)
-      if ((n == i && n < 2) || emulator_mutation_step() == 1)
-        failures += run_on(fixture, &shared, names[n], worded[i]);
+      if ((n == i && n < 2) || emulator_mutation_step() == 1) failures += run_on(fixture, &shared, names[n], worded[i]);
   assert_int_equal(0, failures);
 }
 
