@@ -16,8 +16,8 @@
 // Grid      (query tiles * writers, lists along the heads, lists along the batch): all writers of a tile find the same,
 //           share the keep words, and the first one writes the entries
 // Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: one thread for each block finds
-//           what is known of it without the mask; then all threads share the pieces of the other blocks; then the first
-//           warp writes the entries, and all threads share the keep words
+//           what is known of it without the mask; then all threads share the pieces of the other blocks; then one
+//           thread for each block writes its entry, and all threads share the keep words
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words
 // Launches  the attention kernel behind it may be a programmatic dependent, and so may this one be of
 // attention_block_map
@@ -46,9 +46,9 @@ struct Finding {
     unseen |= (uint64_t)(is_unseen >> first) << which * tile.p.key_pieces;
   }
 
-  // One lane of the group.
-  __device__ void keep(const Tile &tile, Shared &shared, int at) const {
-    shared.findings[at] |= sum;
+  // One lane of the group. `known`: what was found of the block before.
+  __device__ void keep(const Tile &tile, Shared &shared, int at, int known) const {
+    shared.findings[at] = known | sum;
     if (tile.p.variant.lists.written == 0) return;
     shared.seen[at] = seen;
     shared.unseen[at] = unseen;
@@ -57,15 +57,42 @@ struct Finding {
 
 constexpr int kNoState = -1; // of a piece that is not there, or that is not asked for
 
-// The state of a piece for all of the tile's queries together, which says the same as those of the pieces of queries
-// unless it is partial.
-__device__ int joined_state(const Tile &tile, const Shared &shared, int head, const Area &area,
-                            const kjit_variant_keys &keys) {
-  if constexpr (!kKept) return VARIANT_PARTIAL;
-  kjit_variant_queries queries = shared.queries[0];
-  for (int i = 1; i < tile.query_pieces; i++)
-    queries = kjit_variant_join_queries(queries, shared.queries[i]);
-  return tile.piece_state(head, area, queries, keys);
+// Keep the mask's sides of the tile's queries: of rows and of 32 of them at a time, one thread for a row, or of each
+// piece. By the last threads, which have the fewest keys.
+__device__ void keep_queries(const Tile &tile, Shared &shared, int head) {
+  const kjit_variant_arguments &a = tile.p.variant.arguments;
+  if (kRowsKept && tile.p.parts > 0) {
+    const int row = (int)threadIdx.x - (LIST_THREADS - tile.p.parts * kPieceQueries);
+    if (row < 0) return;
+    const int query = variant::smaller(tile.q0 + row, tile.q1 - 1), lane = row % kLanesPerWarp;
+    kjit_variant_queries side = kjit_variant_block_queries(a, tile.batch, head, query, query + 1);
+    shared.rows[row] = side;
+    for (int apart = 1; apart < kLanesPerWarp; apart *= 2)
+      side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));
+    if (lane == 0) shared.queries[row / kLanesPerWarp] = side;
+    return;
+  }
+  for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < tile.query_pieces; i += LIST_THREADS) {
+    int q0, q1;
+    tile.queries_of(i, q0, q1);
+    shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);
+  }
+}
+
+// The side of pieces first to end - 1 of the queries.
+__device__ kjit_variant_queries queries_side(const Tile &tile, const Shared &shared, int first, int end) {
+  const int sides = kRowsKept && tile.p.parts > 0 ? kPieceQueries / kLanesPerWarp : 1; // of a piece
+  kjit_variant_queries side = shared.queries[first * sides];
+  for (int i = first * sides + 1; i < end * sides; i++)
+    side = kjit_variant_join_queries(side, shared.queries[i]);
+  return side;
+}
+
+// The state of a piece of keys for pieces first to end - 1 of the queries, of which `area` is.
+__device__ int state_for(const Tile &tile, const Shared &shared, int head, const Area &area,
+                         const kjit_variant_keys &keys, int first, int end) {
+  if constexpr (kKept) return tile.piece_state(head, area, queries_side(tile, shared, first, end), keys);
+  return tile.piece_state(head, area, {}, keys);
 }
 
 // Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from `last` down. A
@@ -76,71 +103,77 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int bl
   const int groups = tile.p.lane_blocks, group = lane * tile.p.inverse >> 16;
   const int first_lane = group * tile.p.key_pieces, which = lane - first_lane;
   const uint32_t own = ((1u << tile.p.key_pieces) - 1) << first_lane;
-  if constexpr (kKept) {
-    // By the last threads, which have the fewest keys.
-    for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < tile.query_pieces; i += LIST_THREADS) {
-      int q0, q1;
-      tile.queries_of(i, q0, q1);
-      shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);
-    }
-  }
+  const bool is_first = head == tile.first_head();
+  if constexpr (kKept) keep_queries(tile, shared, head);
   for (int first = 0; first < blocks; first += LIST_THREADS / kLanesPerWarp * groups) {
     const int at = first + warp * groups + group;
-    bool asked = group < groups && at < blocks && shared.findings[at] & kUnknown;
+    const bool exists = group < groups && at < blocks;
+    const int known = !exists ? 0 : kFindsFirst || !is_first ? shared.findings[at] : tile.first_finding(last - at);
     Area area = {tile.q0, tile.q1, 0, 0};
     kjit_variant_keys keys = {};
-    if (asked) tile.keys_of(tile.area_of(last - at), which, area.k0, area.k1);
-    asked = asked && area.k0 < area.k1;
+    if (known & kUnknown) tile.keys_of(tile.area_of(last - at), which, area.k0, area.k1);
+    const bool asked = area.k0 < area.k1;
     if (kKept && asked) keys = kjit_variant_block_keys(a, tile.batch, head, area.k0, area.k1);
     if (kKept && first == 0) __syncthreads(); // the queries' sides are there
-    const int joined = asked ? joined_state(tile, shared, head, area, keys) : kNoState;
+    // What all queries say together is what each piece of them says, unless it is partial.
+    int joined = VARIANT_PARTIAL;
+    if (kKept && asked) joined = state_for(tile, shared, head, area, keys, 0, tile.query_pieces);
     Finding finding;
 #pragma unroll 1
     for (int i = 0; i < tile.query_pieces; i++) {
       int state = joined;
       tile.queries_of(i, area.q0, area.q1);
-      if (joined == VARIANT_PARTIAL && (!kKept || tile.query_pieces > 1))
-        state = tile.piece_state(head, area, shared.queries[kKept ? i : 0], keys);
-      finding.add(tile, i, state, own, first_lane);
+      if (asked && joined == VARIANT_PARTIAL && (!kKept || tile.query_pieces > 1))
+        state = state_for(tile, shared, head, area, keys, i, i + 1);
+      finding.add(tile, i, asked ? state : kNoState, own, first_lane);
     }
-    if (asked && which == 0) finding.keep(tile, shared, at);
+    __syncwarp(); // all lanes have read what was known
+    if (exists && which == 0) finding.keep(tile, shared, at, known);
   }
   __syncthreads(); // the findings are there, and nobody reads the queries' sides any more
 }
 
-// The entries of a list, as one warp finds them.
+// The entries of a list, which all threads find together.
 struct Entries {
   int *const out;
   const int most_written;
-  int count = 0, written = 0; // entries so far, and those of them that have keep words
+  int count = 0;                      // of entries so far
+  int first_written = 0, writing = 0; // of those that have keep words: how many before this round, and of it
 
-  // The entries of a round of blocks.
+  // The entries of a round of blocks, one a thread.
   __device__ void add(const Tile &tile, Shared &shared, int last, int round) {
-    const int lane = threadIdx.x % kLanesPerWarp, before = written;
-    for (int first = 0; first < round; first += kLanesPerWarp) {
-      int entry = tile.entry(last - first - lane, shared.findings[first + lane]);
-      const int parts = tile.partial_parts(entry);
-      const uint32_t below = (1u << lane) - 1, partial = __ballot_sync(0xffffffffu, parts != 0);
-      const int slot = written + __popc(partial & below);
-      if (parts != 0 && slot < most_written) {
-        entry += (VARIANT_WRITTEN - VARIANT_PARTIAL) * parts;
-        shared.to_write[slot - before] = Shared::to_write_of(first + lane, parts);
-      }
-      const uint32_t found = __ballot_sync(0xffffffffu, entry >= 0);
-      if (entry >= 0 && tile.writer == 0) out[count + __popc(found & below)] = entry;
-      count += __popc(found);
-      written = variant::smaller(written + __popc(partial), most_written);
+    const int at = threadIdx.x, lane = at % kLanesPerWarp, warp = at / kLanesPerWarp;
+    const uint32_t below = (1u << lane) - 1;
+    int entry = -1, parts = 0, before = count, written = first_written += writing;
+    uint32_t found = 0, partial = 0;
+    if (warp * kLanesPerWarp < round) {
+      entry = tile.entry(last - at, shared.findings[at]);
+      parts = tile.partial_parts(entry);
+      found = __ballot_sync(0xffffffffu, entry >= 0);
+      partial = __ballot_sync(0xffffffffu, parts != 0);
+      if (lane == 0) shared.counts[warp] = __popc(partial) << 16 | __popc(found);
     }
-    if (lane != 0) return;
-    shared.first_written = before;
-    shared.written = written - before;
+    __syncthreads(); // the counts are there
+    for (int i = 0; i * kLanesPerWarp < round; i++) {
+      const int counts = shared.counts[i];
+      count += counts & 0xffff;
+      writing = (i == 0 ? 0 : writing) + (counts >> 16);
+      if (i < warp) before += counts & 0xffff, written += counts >> 16;
+    }
+    writing = variant::smaller(writing, most_written - first_written);
+    const int slot = written + __popc(partial & below);
+    if (parts != 0 && slot < most_written) {
+      entry += (VARIANT_WRITTEN - VARIANT_PARTIAL) * parts;
+      shared.to_write[slot - first_written] = Shared::to_write_of(at, parts);
+    }
+    if (entry >= 0 && tile.writer == 0) out[before + __popc(found & below)] = entry;
   }
 };
 
 } // namespace
 
-extern "C" __global__
-__launch_bounds__(LIST_THREADS, 2) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
+extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) void attention_block_list(
+    const __grid_constant__ attention_block_list_params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared &shared = *(Shared *)memory;
   const attention_block_lists &lists = p.variant.lists;
@@ -151,17 +184,18 @@ __launch_bounds__(LIST_THREADS, 2) void attention_block_list(const __grid_consta
   if constexpr (variant::kMapped) griddepcontrol_wait(); // what attention_block_map writes is read from here on
   for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kRound) {
     const int round = variant::smaller(last + 1, kRound);
-    for (int i = threadIdx.x; i < round; i += LIST_THREADS)
-      shared.findings[i] = tile.first_finding(last - i);
-    __syncthreads(); // what is known is there
+    if constexpr (kFindsFirst) {
+      if (threadIdx.x < round) shared.findings[threadIdx.x] = tile.first_finding(last - (int)threadIdx.x);
+      __syncthreads(); // what is known is there
+    }
     if constexpr (variant::kMasked) {
       for (int head = 0; head < tile.heads(); head++)
         ask(tile, shared, tile.first_head() + head, last, round);
     }
-    if (threadIdx.x < kLanesPerWarp) entries.add(tile, shared, last, round);
-    __syncthreads(); // the findings have been read, and what is to be written is known
-    if (shared.written == 0) continue;
-    write_words(tile, shared, list, last);
+    entries.add(tile, shared, last, round);
+    if (entries.writing == 0) continue;
+    __syncthreads(); // what is to be written is known
+    write_words(tile, shared, list, last, entries.first_written, entries.writing);
     __syncthreads(); // what is known of the round has been read
   }
   if (threadIdx.x != 0 || tile.writer != 0) return;

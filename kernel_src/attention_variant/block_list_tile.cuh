@@ -24,6 +24,9 @@ enum { kSeen = 1, kUnseen = 2, kEveryPart = 1 + 4 + 16, kUnknown = 64 };
 // Sides that are larger than this are computed again for each piece, as is what the map cuts into other pieces.
 constexpr bool kKept = !variant::kMapped && sizeof(kjit_variant_keys) <= 32 && sizeof(kjit_variant_queries) <= 256;
 
+// What is known of blocks without the mask is found before it is asked where a map says that; else it is a comparison.
+constexpr bool kFindsFirst = variant::kMapped || !variant::kMasked;
+
 // Queries q0 to q1 - 1 and keys k0 to k1 - 1 of one head.
 struct Area {
   int q0, q1, k0, k1;
@@ -165,8 +168,8 @@ struct Shared {
   uint64_t seen[kRound], unseen[kRound]; // what was found of their pieces, a bit each, where there are keep words and
                                          // the mask was asked
   int to_write[LIST_WRITTEN];            // which of these blocks, and parts of them, keep words are written for,
-  int first_written, written;            // as which of the list's, and how many blocks
-  kjit_variant_queries queries[kKept ? kQueryPieces : 1]; // sides of the tile's pieces,
+  int counts[kRound / kLanesPerWarp];    // of entries, and of blocks of which a part is partial, by warps
+  kjit_variant_queries queries[kKept ? kQueryPieces : 1]; // sides of the tile's pieces or, with those of rows, of 32,
   kjit_variant_queries rows[kRowsKept ? kWordedRows : 1]; // of its rows, and of the blocks to be written
   kjit_variant_keys keys[kRowsKept ? LIST_WRITTEN : 1];
 
@@ -175,5 +178,17 @@ struct Shared {
   static __device__ int parts_of(int to_write) { return to_write >> 16; } // by the lower bits of their states
 };
 static_assert(sizeof(Shared) <= LIST_SHARED, "LIST_SHARED: what the host asks for is enough");
+
+// One side as another lane has it.
+template <typename Side> __device__ Side side_of_lane(const Side &own, int lane) {
+  union {
+    Side side;
+    uint32_t word[sizeof(Side) / sizeof(uint32_t)];
+  } copy = {own};
+#pragma unroll
+  for (int i = 0; i < (int)(sizeof(Side) / sizeof(uint32_t)); i++)
+    copy.word[i] = __shfl_sync(0xffffffffu, copy.word[i], lane);
+  return copy.side;
+}
 
 } // namespace

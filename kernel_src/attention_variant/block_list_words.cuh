@@ -8,8 +8,6 @@
 //
 // The blocks of threads of a tile take its blocks in turns; in each, four warps have 64 queries of a block.
 #pragma once
-#include <kjit/warp.cuh>
-
 #include "attention_variant/block_list_tile.cuh"
 
 namespace {
@@ -24,24 +22,11 @@ enum {
   kWordSteps = kWordKeys / kJudgedKeys
 };
 
-// One side as another lane has it.
-template <typename Side> __device__ Side side_of_lane(const Side &own, int lane) {
-  union {
-    Side side;
-    uint32_t word[sizeof(Side) / sizeof(uint32_t)];
-  } copy = {own};
-#pragma unroll
-  for (int i = 0; i < (int)(sizeof(Side) / sizeof(uint32_t)); i++)
-    copy.word[i] = __shfl_sync(0xffffffffu, copy.word[i], lane);
-  return copy.side;
-}
-
-// Keep the sides that the mask is evaluated with for one row and a whole block: of each row, and of the keys of each
-// block that this block of threads writes.
-__device__ void keep_sides(const Tile &tile, Shared &shared, int last) {
+// Keep the mask's sides of all keys of each block that this block of threads writes.
+__device__ void keep_keys(const Tile &tile, Shared &shared, int last, int writing) {
   const kjit_variant_arguments &a = tile.p.variant.arguments;
   const int lane = threadIdx.x % kLanesPerWarp, warp = threadIdx.x / kLanesPerWarp, head = tile.first_head();
-  for (int i = tile.writer + (warp << tile.p.writer_bits); i < shared.written;
+  for (int i = tile.writer + (warp << tile.p.writer_bits); i < writing;
        i += LIST_THREADS / kLanesPerWarp << tile.p.writer_bits) {
     int k0, k1;
     tile.keys_of(tile.area_of(last - Shared::at_of(shared.to_write[i])), lane, k0, k1);
@@ -57,8 +42,6 @@ __device__ void keep_sides(const Tile &tile, Shared &shared, int last) {
     }
     if (lane == 0) shared.keys[i] = keys;
   }
-  for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < tile.q1 - tile.q0; i += LIST_THREADS)
-    shared.rows[i] = kjit_variant_block_queries(a, tile.batch, head, tile.q0 + i, tile.q0 + i + 1);
   __syncthreads(); // the sides are there
 }
 
@@ -117,14 +100,15 @@ __device__ void write_part(const Tile &tile, const Shared &shared, int written, 
   }
 }
 
-// Write this block of threads' share of the keep words of a round.
-__device__ void write_words(const Tile &tile, Shared &shared, int list, int last) {
+// Write this block of threads' share of the keep words of a round: of `writing` blocks, as the list's first_written-th
+// and those that follow.
+__device__ void write_words(const Tile &tile, Shared &shared, int list, int last, int first_written, int writing) {
   const attention_block_lists &lists = tile.p.variant.lists;
   const int of_part = VARIANT_WORDS_OF_PART(tile.p.key_rows), turn = threadIdx.x / kLanesPerWarp / kPartWarps;
-  if constexpr (kRowsKept) keep_sides(tile, shared, last);
+  if constexpr (kRowsKept) keep_keys(tile, shared, last, writing);
   int count = 0;
-  for (int i = tile.writer; i < shared.written; i += 1 << tile.p.writer_bits) {
-    const int64_t block = (int64_t)list * lists.written + shared.first_written + i;
+  for (int i = tile.writer; i < writing; i += 1 << tile.p.writer_bits) {
+    const int64_t block = (int64_t)list * lists.written + first_written + i;
     for (int part = 0; part < tile.p.parts; part++)
       if (Shared::parts_of(shared.to_write[i]) >> 2 * part & 1 && count++ % kTurns == turn)
         write_part(tile, shared, i, part, last, lists.words + (block * tile.p.parts + part) * of_part);

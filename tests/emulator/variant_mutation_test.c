@@ -71,7 +71,7 @@ static const struct mutation mutations[] = {
     {"keys beyond a row's end are judged as seen", "document", "attention_variant/hooks.cuh",
      "keep[r].drop_from(rows[r].limit - first);", ";"},
     {"pieces are looked at for a tile's first 64 queries", "rows_in_turn", "attention_variant/block_list.cu",
-     "queries = kjit_variant_join_queries(queries, shared.queries[i]);", ";"},
+     "side = kjit_variant_join_queries(side, shared.queries[i]);", ";"},
     {"a list's blocks are one short", "document", "attention_variant/block_list.cu",
      "int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1;",
      "int last = p.variant.arguments.seq_kv / p.key_rows - 1;"},
@@ -104,6 +104,8 @@ static const struct mutation shared_mutations[] = {
      "if (step_seen != 0 && step_unseen != 0)", "if (step_seen == 0 && step_unseen != 0)"},
     {"a part's pieces are taken for those of the first", "dilated", "attention_variant/block_list_words.cuh",
      "piece = part * pieces", "piece = 0 * pieces"},
+    {"32 rows are taken for one of them", "document", "attention_variant/block_list.cu",
+     "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
 };
