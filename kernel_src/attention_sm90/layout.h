@@ -25,4 +25,8 @@ enum {
  * 2 * 4^consumers times a block's number, which 32 bits hold for every length where the rule below is kept. */
 #define SM90_HAS_PARTS(packed, consumers, key_rows) ((packed) == 1 && 1 << 2 * (consumers) <= (key_rows))
 
+/* Such lists may have keep words too, which the producer brings with K. It counts the blocks that have words from a
+ * tile's first one on, so that a split, which begins anywhere, has none. */
+#define SM90_HAS_KEEP(split, packed, consumers, key_rows) (!(split) && SM90_HAS_PARTS(packed, consumers, key_rows))
+
 #endif

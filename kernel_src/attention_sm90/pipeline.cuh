@@ -11,14 +11,15 @@
 //   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
 //   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer, and what is planned of
-//   the next tile with two mbarriers of its own (variant_producer.cuh), and the terms of a step that lie in a tensor
-//   (variant_consumer.cuh)
+//   the next tile with two mbarriers of its own (variant_producer.cuh), the terms of a step that lie in a tensor
+//   (variant_consumer.cuh), and the bounds of a tile's rows or, with lists, the keep words of each K buffer's block
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_sm90/bands.cuh"
 #include "attention_sm90/config.cuh"
+#include "attention_variant/params.h"
 
 namespace shared {
 
@@ -51,6 +52,18 @@ constexpr int kBoundSlots = cfg::kQueryBuffers + 1;
 constexpr int kBoundBytes = SM90_BOUND_BYTES * cfg::kConsumers * cfg::kConsumerRows;
 constexpr int kBoundsAt = kTermsAt + (kStagesTerms ? kTermBytes : 0);
 constexpr bool kHasBounds = kTermsEnd - (kStagesTerms ? 0 : kTermBytes) + kBoundSlots * kBoundBytes <= SM90_SHARED_MOST;
+
+// The keep words of the block in a K buffer, of a variant whose blocks come from lists: in place of bounds, which it
+// has none of.
+constexpr int kWordsOfPart = VARIANT_WORDS_OF_PART(cfg::kKeyRows);
+constexpr int kKeepBytes = SM90_WORD_BYTES * kWordsOfPart * cfg::kConsumers;
+constexpr int kKeepAt = kBoundsAt;
+#if defined(KJIT_variant_lists) && KJIT_variant_lists
+constexpr bool kHasKeep = SM90_HAS_KEEP(KJIT_split, cfg::kPackGqa, cfg::kConsumers, cfg::kKeyRows) &&
+                          kTermsEnd - (kStagesTerms ? 0 : kTermBytes) + cfg::kStages * kKeepBytes <= SM90_SHARED_MOST;
+#else
+constexpr bool kHasKeep = false;
+#endif
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
@@ -88,6 +101,9 @@ struct Layout {
   }
   KJIT_DEVICE uint32_t bounds(int slot, int row) const {
     return base + shared::kBoundsAt + slot * shared::kBoundBytes + row * SM90_BOUND_BYTES;
+  }
+  KJIT_DEVICE uint32_t keep(int slot, int consumer) const {
+    return base + shared::kKeepAt + slot * shared::kKeepBytes + consumer * SM90_WORD_BYTES * shared::kWordsOfPart;
   }
   KJIT_DEVICE uint32_t plan_full() const { return base + shared::kPlanBarriersAt; }
   KJIT_DEVICE uint32_t plan_empty() const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES; }

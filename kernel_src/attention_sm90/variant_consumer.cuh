@@ -4,7 +4,8 @@
 //   blocks   which key block a step is for stands in the entry that the producer left with the K buffer
 //   masks    a step's mask is decided into keep words before its products are issued, while this consumer waits for its
 //            turn: judging keys one by one is a loop, which may not stand between a product's issue and its wait, and
-//            behind the issue even straight code, for intervals of keys, adds to a step
+//            behind the issue even straight code, for intervals of keys, adds to a step. Words that the block's list
+//            has are read from shared memory, where the producer brought them
 //   scores   a score function may branch or call, so scores go through it when no product is in flight (ptxas
 //            serialises products across either). A folded one (variant::RowScore) costs a full block one FMA a score,
 //            or one more where it has a term, because it is computed in the exponent
@@ -84,15 +85,31 @@ private:
     entry = broadcast_from_lane_0(read);
   }
   KJIT_DEVICE int first_key() const { return (int)(entry / (2 * kEntryStates)) * cfg::kKeyRows; }
-  KJIT_DEVICE bool is_full() const { return entry >> (kParted ? 2 + 2 * consumer : 1) & 1; }
-  // It is known that no row of this consumer sees a key of the block.
-  KJIT_DEVICE bool is_empty() const { return kParted && (entry >> (1 + 2 * consumer) & 3) == 0; }
+  // The block's state for the rows of this consumer.
+  KJIT_DEVICE int own_state() const {
+    if constexpr (!kParted) return entry >> 1 & 1 ? VARIANT_FULL : VARIANT_PARTIAL;
+    return entry >> (1 + 2 * consumer) & 3;
+  }
+  KJIT_DEVICE bool is_full() const { return own_state() == VARIANT_FULL; }
   KJIT_DEVICE bool is_last() const { return entry % 2; }
 
   // Judge a block key by key, before its products are issued.
   KJIT_DEVICE void judge(const Tile &tile, Keep (&keep)[2]) const {
     const variant::Row rows[2] = {row(tile, 0), row(tile, 1)};
     variant::judge_rows(keep, v, rows, first_key(), lane);
+  }
+
+  // Read the keep words that came with K.
+  KJIT_DEVICE void read_words(Keep (&keep)[2]) const {
+    const uint32_t own = at.keep(keys.slot, consumer) + thread * 2 * Keep::kWords * SM90_WORD_BYTES;
+    int words[2 * Keep::kWords];
+#pragma unroll
+    for (int i = 0; i < 2 * Keep::kWords; i += 2)
+      ld_shared_8(own + i * SM90_WORD_BYTES, words[i], words[i + 1]);
+#pragma unroll
+    for (int i = 0; i < 2 * Keep::kWords; i++)
+      keep[i / Keep::kWords].word[i % Keep::kWords] = words[i];
+    if (kKeyReleases != 1) __syncwarp(); // lane 0's later arrival says that all lanes have read them
   }
 
   // Decide a block by intervals.
@@ -182,13 +199,16 @@ private:
   }
   KJIT_DEVICE void decide(const Tile &tile, Keep (&keep)[2]) const {
     if constexpr (variant::kJudged) {
-      if (is_empty()) {
+      const int state = own_state();
+      if (kParted && state == VARIANT_EMPTY) {
 #pragma unroll
         for (int w = 0; w < Keep::kWords; w++)
           keep[0].word[w] = keep[1].word[w] = 0;
-        return;
+      } else if (kHasKeep && state == VARIANT_WRITTEN) {
+        read_words(keep);
+      } else {
+        judge(tile, keep);
       }
-      judge(tile, keep);
     } else {
       compare(tile, keep);
     }

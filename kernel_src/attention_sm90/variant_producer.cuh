@@ -9,8 +9,13 @@
 //
 // With each K buffer the producer leaves an entry for the consumers: the key block's number, whether all rows of the
 // tile see all of its keys, and whether it is the tile's last block. The consumers read it before their first product
-// with that buffer.
+// with that buffer. The keep words of a block, where its list has them, come with K too.
+//
+// The planner waits for the kernel that makes the lists, which may still run when this one begins.
 #pragma once
+#include <kjit/ptx/bulk_load.cuh>
+#include <kjit/ptx/griddepcontrol.cuh>
+
 #include "attention_sm90/producer.cuh"
 #include "attention_sm90/variant_tile.cuh"
 
@@ -76,6 +81,7 @@ struct VariantPlanner {
   KJIT_DEVICE void run() {
     TileScheduler queue{p};
     int parity = 1;
+    if constexpr (variant::kListed) griddepcontrol_wait(); // lists are read from here on, by this block's producer too
     while (true) {
       mbarrier_wait_parity(at.plan_empty(), parity);
       parity ^= 1;
@@ -151,8 +157,23 @@ private:
     return entry / 2 * kEntryStates + kPartialStates;
   }
 
+  // Load K of the block that an entry names, and its keep words, as the `written`-th block of the tile's that has any.
+  KJIT_DEVICE void load_entry(const Tile &tile, int64_t list, int entry, int &written) {
+    const uint32_t full = at.keys_full(keys.slot), states = entry % kEntryStates;
+    const bool is_written = kHasKeep && (states & states >> 1 & kPartialStates);
+    load_rows<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(keys.slot), full, tile, entry / kEntryStates,
+                                         is_written ? shared::kKeepBytes : 0);
+    if (is_written) {
+      const char *const words = (const char *)v.lists.words + (list * v.lists.written + written++) * shared::kKeepBytes;
+      bulk_load(at.keep(keys.slot, 0), words, full, shared::kKeepBytes);
+    }
+    keys.advance();
+  }
+
   KJIT_DEVICE void load_tile_blocks(const Tile &tile, variant::BlockWalk &walk) {
     load_query(tile);
+    const int64_t list = list_of(v, tile);
+    int written = 0;
     const int ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, walk.position);
     int entry = entry_of(walk, walk.position);
     for (int i = walk.position; i < walk.count; i++) {
@@ -161,7 +182,7 @@ private:
       const int after = is_last ? 0 : entry_of(walk, i + 1);
       mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
       st_shared_4(at.entry(keys.slot), 2u * entry + is_last); // ordered by the arrival
-      load_keys(tile, entry / kEntryStates);
+      load_entry(tile, list, entry, written);
       if (pending >= 0) load_values(pending_tile, pending);
       pending = entry / kEntryStates;
       pending_tile = tile;

@@ -15,6 +15,8 @@ constexpr bool kPlannedBounds = kKeepsBounds && shared::kHasBounds;
 constexpr bool kParted = variant::kListed && SM90_HAS_PARTS(cfg::kPackGqa, cfg::kConsumers, cfg::kKeyRows);
 constexpr int kEntryStates = kParted ? 1 << 2 * cfg::kConsumers : 2;
 constexpr int kPartialStates = 0x15 % kEntryStates; // every consumer's rows see the block in part
+// Lists may have keep words, which come with K.
+constexpr bool kHasKeep = kParted && shared::kHasKeep;
 // Which slot of that memory a tile's bounds are in.
 using BoundRing = Ring<shared::kBoundSlots>;
 
@@ -23,13 +25,17 @@ KJIT_DEVICE variant::Row variant_row(const attention_variant_params &v, const at
   return variant::Row(v, tile.batch, row.head, row.query, keys_seen_by(p, row.query));
 }
 
+KJIT_DEVICE int list_of(const attention_variant_params &v, const Tile &tile) {
+  return tile.batch * v.lists.batch_stride + tile.head * v.lists.head_stride + tile.query_tile;
+}
+
 // Begin the walk over a tile's key blocks, and leave the bounds of its rows in slot `slot` where consumers read them.
 // All lanes of a warp.
 KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_params &v, const attention_sm90_params &p,
                             const Tile &tile, int lane, const Layout &at, int slot) {
-  const int list = tile.batch * v.lists.batch_stride + tile.head * v.lists.head_stride + tile.query_tile;
   walk.begin<cfg::kKeyRows>(
-      v, list, cfg::kQueryRows, lane, [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
+      v, list_of(v, tile), cfg::kQueryRows, lane,
+      [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
       [&](int i) {
         const OutputRow row = output_row(p, tile, 0, i);
         return row.query < p.seq_q && row.in_gqa_group;

@@ -4,246 +4,201 @@
 //                        "partial" of what is none; the smaller the ranges the rarer, so a block is looked at in
 //                        aligned pieces of 64 queries x 16 keys, one a thread
 //   one side             what the mask computes from the keys of a piece alone, or from its queries alone, such as the
-//                        range of a tensor's elements, is computed once and kept in shared memory: most of the loads
+//                        range of a tensor's elements, is computed once: most of the loads. A piece of keys is looked
+//                        at for all of the tile's queries first, and for 64 at a time where that does not decide it
 //   given states         where the caller gave a map of states, each of its blocks counts as the map says; blocks that
 //                        are partial there are judged by the mask
 //
-// Grid      (query tiles, lists along the heads, lists along the batch)
+//   keep words           of partial blocks, as far as there is memory for them, are written for the consumers of the
+//                        attention kernel, of which one for each head would judge the same scores otherwise; only
+//                        pieces that are partial are judged key by key
+//
+// Grid      (query tiles * writers, lists along the heads, lists along the batch): all writers of a tile find the same,
+//           share the keep words, and the first one writes the entries
 // Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: one thread for each block finds
-//           what is known of it without the mask; then all threads share the pieces of the other blocks; then the first
-//           warp writes the entries
-// Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1
+//           what is known of it without the mask; then all threads share the pieces of the other blocks; then one
+//           thread for each block writes its entry, and all threads share the keep words
+// Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words
+// Launches  the attention kernel behind it may be a programmatic dependent, and so may this one be of
+// attention_block_map
 #define KJIT_RANGE_BY_16 1 // before the first header that includes kjit/attention/variant_real_ranges.h
 
-#include <kjit/types.cuh>
+#include <kjit/ptx/griddepcontrol.cuh>
 
-#include "attention_variant/hooks.cuh"
-#include "attention_variant/list_params.h"
-
-using namespace kjit;
+#include "attention_variant/block_list_tile.cuh"
+#include "attention_variant/block_list_words.cuh"
 
 namespace {
 
-enum {
-  kPieceQueries = 64,
-  kPieceKeys = 16,
-  kRound = LIST_ROUND, // key blocks
-  kKeyPieces = 1024,   // pieces whose keys' side is kept at a time
-  kQueryPieces = 8,    // most pieces of a tile's queries: tiles have at most 384 rows, of which some begin in a piece
-  kSmallGroup = 16,    // lanes that share a block of few pieces
-};
+// What a group of lanes found of a block, a piece of its keys each.
+struct Finding {
+  int sum = 0;                   // as shared.findings has it
+  uint64_t seen = 0, unseen = 0; // as shared.seen and shared.unseen have it
 
-// What was found of a block: some pair is seen, some is not, by two bits for each part of the tile's queries, of which
-// there are at most three; the mask has to be asked.
-enum { kSeen = 1, kUnseen = 2, kEveryPart = 1 + 4 + 16, kUnknown = 64 };
-
-// Sides that are larger than this are computed again for each piece, as is what the map cuts into other pieces.
-constexpr bool kKept = !variant::kMapped && sizeof(kjit_variant_keys) <= 32 && sizeof(kjit_variant_queries) <= 256;
-
-// Queries q0 to q1 - 1 and keys k0 to k1 - 1 of one head.
-struct Area {
-  int q0, q1, k0, k1;
-};
-
-KJIT_DEVICE int state_of(int finding) {
-  return !(finding & kSeen) ? VARIANT_EMPTY : finding & kUnseen ? VARIANT_PARTIAL : VARIANT_FULL;
-}
-
-KJIT_DEVICE int masked_state(const attention_variant_params &v, int batch, int head, const Area &area) {
-  if constexpr (!variant::kMasked) return VARIANT_FULL;
-  return kjit_variant_block(v.arguments, batch, head, area.q0, area.q1, area.k0, area.k1);
-}
-
-// What the caller's map and, where `ask`, the mask say of an area: a finding, with kUnknown where the mask was not
-// asked and would have to be.
-KJIT_DEVICE int mapped_finding(const attention_variant_params &v, int batch, int head, const Area &area, bool ask) {
-  const int rows = v.map.query_rows, keys = v.map.key_rows;
-  bool seen = false, unseen = false, unknown = false;
-#pragma unroll 1
-  for (int r = area.q0 / rows; r * rows < area.q1; r++)
-#pragma unroll 1
-    for (int c = area.k0 / keys; c * keys < area.k1; c++) {
-      const Area part = {variant::larger(r * rows, area.q0), variant::smaller((r + 1) * rows, area.q1),
-                         variant::larger(c * keys, area.k0), variant::smaller((c + 1) * keys, area.k1)};
-      int state = r < v.map.rows && c < v.map.columns ? variant::map_state(v, batch, head, r, c) : (int)VARIANT_EMPTY;
-      if (state == VARIANT_PARTIAL && variant::kMasked && !ask) {
-        unknown = true;
-        continue;
-      }
-      if (state == VARIANT_PARTIAL) state = masked_state(v, batch, head, part);
-      seen |= state != VARIANT_EMPTY;
-      unseen |= state != VARIANT_FULL;
-    }
-  if (unknown) return kUnknown;
-  return (seen ? kSeen : 0) + (unseen ? kUnseen : 0);
-}
-
-// A tile's work.
-struct Tile {
-  const attention_block_list_params &p;
-  const int batch, list_head, tile;
-  const int q0, q1; // its queries
-
-  __device__ Tile(const attention_block_list_params &p)
-      : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x), q0(tile * p.tile_queries),
-        q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)) {}
-
-  // The query heads of its rows: tiles count packs, or query heads.
-  __device__ int first_head() const { return list_head / p.packs * p.group + list_head % p.packs * p.packed; }
-  __device__ int heads() const { return variant::smaller(p.packed, p.group - list_head % p.packs * p.packed); }
-
-  __device__ Area area_of(int block) const {
-    return {q0, q1, block * p.key_rows, variant::smaller((block + 1) * p.key_rows, p.variant.arguments.seq_kv)};
-  }
-  __device__ int shift() const { return p.variant.arguments.seq_kv - p.variant.arguments.seq_q + 1; }
-
-  // Pieces along a side, where they are most.
-  __device__ int pieces_of_queries() const { return ceil_div(q1, kPieceQueries) - q0 / kPieceQueries; }
-  __device__ int pieces_of_keys() const { return ceil_div(p.key_rows, kPieceKeys) + (p.key_rows % kPieceKeys != 0); }
-  // The which-th piece of a block's keys; empty where the block has fewer.
-  __device__ void keys_of(const Area &area, int which, int &k0, int &k1) const {
-    const int first = (area.k0 / kPieceKeys + which) * kPieceKeys;
-    k0 = variant::larger(first, area.k0);
-    k1 = variant::smaller(first + kPieceKeys, area.k1);
-  }
-  __device__ void queries_of(int which, int &first, int &end) const {
-    const int piece = (q0 / kPieceQueries + which) * kPieceQueries;
-    first = variant::larger(piece, q0);
-    end = variant::smaller(piece + kPieceQueries, q1);
+  // Add what the lanes of `own`, which begin with the lane `first`, found of the which-th piece of the queries. All
+  // lanes of a warp.
+  __device__ void add(const Tile &tile, int which, int state, uint32_t own, int first) {
+    const uint32_t is_seen = __ballot_sync(0xffffffffu, state == VARIANT_PARTIAL || state == VARIANT_FULL) & own;
+    const uint32_t is_unseen = __ballot_sync(0xffffffffu, state == VARIANT_PARTIAL || state == VARIANT_EMPTY) & own;
+    sum |= ((is_seen ? kSeen : 0) | (is_unseen ? kUnseen : 0)) << (tile.p.parts > 0 ? 2 * which : 0);
+    if (tile.p.variant.lists.written == 0) return;
+    seen |= (uint64_t)(is_seen >> first) << which * tile.p.key_pieces;
+    unseen |= (uint64_t)(is_unseen >> first) << which * tile.p.key_pieces;
   }
 
-  // What is known of a block without its mask.
-  __device__ int first_finding(int block) const {
-    if (block < 0) return kUnseen * kEveryPart;
-    const Area area = area_of(block);
-    if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen * kEveryPart;
-    if constexpr (!variant::kMapped) return kUnknown;
-    int sum = 0;
-    for (int i = 0; i < heads(); i++)
-      sum |= mapped_finding(p.variant, batch, first_head() + i, area, false);
-    return sum & kUnknown ? (int)kUnknown : sum * kEveryPart;
-  }
-
-  // A piece's state.
-  __device__ int piece_state(int head, const Area &piece, const kjit_variant_queries &queries,
-                             const kjit_variant_keys &keys) const {
-    if constexpr (variant::kMapped) return state_of(mapped_finding(p.variant, batch, head, piece, true));
-    if constexpr (!kKept) return masked_state(p.variant, batch, head, piece);
-    return kjit_variant_block_meeting(p.variant.arguments, queries, keys, batch, head, piece.q0, piece.q1, piece.k0,
-                                      piece.k1);
-  }
-
-  // A block's state for the queries from `first_query` on, of which `finding` is. Keys beyond the last one, and those
-  // beyond the diagonal, are cut off in partial blocks alone.
-  __device__ int state(int block, int finding, int first_query) const {
-    const int found = state_of(finding);
-    const bool cut = (block + 1) * p.key_rows > p.variant.arguments.seq_kv ||
-                     (p.causal && area_of(block).k1 > first_query + shift());
-    return found == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : found;
-  }
-
-  // A block's entry; -1: no row sees a key of it.
-  __device__ int entry(int block, int finding) const {
-    if (block < 0) return -1;
-    if (p.parts == 0) {
-      const int whole = state(block, finding, q0);
-      return whole == VARIANT_EMPTY ? -1 : 2 * block + (whole == VARIANT_FULL);
-    }
-    int states = 0;
-    for (int part = 0; part < p.parts; part++)
-      if (q0 + part * kPieceQueries < q1)
-        states |= state(block, finding >> 2 * part, q0 + part * kPieceQueries) << 2 * part;
-    return states == 0 ? -1 : (block << 2 * p.parts) + states;
+  // One lane of the group. `known`: what was found of the block before.
+  __device__ void keep(const Tile &tile, Shared &shared, int at, int known) const {
+    shared.findings[at] = known | sum;
+    if (tile.p.variant.lists.written == 0) return;
+    shared.seen[at] = seen;
+    shared.unseen[at] = unseen;
   }
 };
 
-struct Shared {
-  int findings[kRound]; // of the key blocks `last`, `last` - 1, ...
-  kjit_variant_queries queries[kKept ? kQueryPieces : 1];
-  kjit_variant_keys keys[kKept ? kKeyPieces : 1];
-};
-static_assert(sizeof(Shared) <= LIST_SHARED, "LIST_SHARED: what the host asks for is enough");
+constexpr int kNoState = -1; // of a piece that is not there, or that is not asked for
 
-// Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from the first-th on.
-__device__ void ask(const Tile &tile, Shared &shared, int head, int last, int first, int blocks) {
+// Keep the mask's sides of the tile's queries: of rows and of 32 of them at a time, one thread for a row, or of each
+// piece. By the last threads, which have the fewest keys.
+__device__ void keep_queries(const Tile &tile, Shared &shared, int head) {
   const kjit_variant_arguments &a = tile.p.variant.arguments;
-  const int of_keys = tile.pieces_of_keys(), of_queries = tile.pieces_of_queries();
-  if constexpr (kKept) {
-    for (int i = threadIdx.x; i < blocks * of_keys; i += LIST_THREADS) {
-      const int at = first + i / of_keys;
-      if (!(shared.findings[at] & kUnknown)) continue;
-      int k0, k1;
-      tile.keys_of(tile.area_of(last - at), i % of_keys, k0, k1);
-      if (k0 < k1) shared.keys[i] = kjit_variant_block_keys(a, tile.batch, head, k0, k1);
-    }
-    // By the last threads, which have the fewest keys.
-    for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < of_queries; i += LIST_THREADS) {
-      int q0, q1;
-      tile.queries_of(i, q0, q1);
-      shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);
-    }
-    __syncthreads(); // the sides are there
+  if (kRowsKept && tile.p.parts > 0) {
+    const int row = (int)threadIdx.x - (LIST_THREADS - tile.p.parts * kPieceQueries);
+    if (row < 0) return;
+    const int query = variant::smaller(tile.q0 + row, tile.q1 - 1), lane = row % kLanesPerWarp;
+    kjit_variant_queries side = kjit_variant_block_queries(a, tile.batch, head, query, query + 1);
+    shared.rows[row] = side;
+    for (int apart = 1; apart < kLanesPerWarp; apart *= 2)
+      side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));
+    if (lane == 0) shared.queries[row / kLanesPerWarp] = side;
+    return;
   }
-  // A group of lanes has a block, each lane some of its pieces.
-  const int pieces = of_keys * of_queries, lanes = pieces <= kSmallGroup ? (int)kSmallGroup : kLanesPerWarp;
-  const int groups = LIST_THREADS / lanes;
-  for (int round = 0; round < blocks; round += groups) {
-    const int at = round + (int)threadIdx.x / lanes;
-    const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
-    if (!__any_sync(0xffffffffu, asked)) continue;
-    int found = 0;
-    for (int i = threadIdx.x % lanes; asked && i < pieces; i += lanes) {
-      Area piece;
-      tile.keys_of(tile.area_of(last - first - at), i % of_keys, piece.k0, piece.k1);
-      tile.queries_of(i / of_keys, piece.q0, piece.q1);
-      if (piece.k0 >= piece.k1) continue;
-      const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
-                                         shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
-      found |= ((state != VARIANT_EMPTY ? kSeen : 0) | (state != VARIANT_FULL ? kUnseen : 0))
-               << (tile.p.parts > 0 ? 2 * (i / of_keys) : 0);
-    }
-#pragma unroll 1
-    for (int apart = lanes / 2; apart > 0; apart /= 2)
-      found |= __shfl_xor_sync(0xffffffffu, found, apart);
-    if (asked && threadIdx.x % lanes == 0) shared.findings[first + at] |= found;
+  for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < tile.query_pieces; i += LIST_THREADS) {
+    int q0, q1;
+    tile.queries_of(i, q0, q1);
+    shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);
   }
-  __syncthreads(); // the findings are there, and nobody reads the sides any more
 }
+
+// The side of pieces first to end - 1 of the queries.
+__device__ kjit_variant_queries queries_side(const Tile &tile, const Shared &shared, int first, int end) {
+  const int sides = kRowsKept && tile.p.parts > 0 ? kPieceQueries / kLanesPerWarp : 1; // of a piece
+  kjit_variant_queries side = shared.queries[first * sides];
+  for (int i = first * sides + 1; i < end * sides; i++)
+    side = kjit_variant_join_queries(side, shared.queries[i]);
+  return side;
+}
+
+// The state of a piece of keys for pieces first to end - 1 of the queries, of which `area` is.
+__device__ int state_for(const Tile &tile, const Shared &shared, int head, const Area &area,
+                         const kjit_variant_keys &keys, int first, int end) {
+  if constexpr (kKept) return tile.piece_state(head, area, queries_side(tile, shared, first, end), keys);
+  return tile.piece_state(head, area, {}, keys);
+}
+
+// Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from `last` down. A
+// group of lanes has a block, each lane a piece of its keys.
+__device__ void ask(const Tile &tile, Shared &shared, int head, int last, int blocks) {
+  const kjit_variant_arguments &a = tile.p.variant.arguments;
+  const int lane = threadIdx.x % kLanesPerWarp, warp = threadIdx.x / kLanesPerWarp;
+  const int groups = tile.p.lane_blocks, group = lane * tile.p.inverse >> 16;
+  const int first_lane = group * tile.p.key_pieces, which = lane - first_lane;
+  const uint32_t own = ((1u << tile.p.key_pieces) - 1) << first_lane;
+  const bool is_first = head == tile.first_head();
+  if constexpr (kKept) keep_queries(tile, shared, head);
+  for (int first = 0; first < blocks; first += LIST_THREADS / kLanesPerWarp * groups) {
+    const int at = first + warp * groups + group;
+    const bool exists = group < groups && at < blocks;
+    const int known = !exists ? 0 : kFindsFirst || !is_first ? shared.findings[at] : tile.first_finding(last - at);
+    Area area = {tile.q0, tile.q1, 0, 0};
+    kjit_variant_keys keys = {};
+    if (known & kUnknown) tile.keys_of(tile.area_of(last - at), which, area.k0, area.k1);
+    const bool asked = area.k0 < area.k1;
+    if (kKept && asked) keys = kjit_variant_block_keys(a, tile.batch, head, area.k0, area.k1);
+    if (kKept && first == 0) __syncthreads(); // the queries' sides are there
+    // What all queries say together is what each piece of them says, unless it is partial.
+    int joined = VARIANT_PARTIAL;
+    if (kKept && asked) joined = state_for(tile, shared, head, area, keys, 0, tile.query_pieces);
+    Finding finding;
+#pragma unroll 1
+    for (int i = 0; i < tile.query_pieces; i++) {
+      int state = joined;
+      tile.queries_of(i, area.q0, area.q1);
+      if (asked && joined == VARIANT_PARTIAL && (!kKept || tile.query_pieces > 1))
+        state = state_for(tile, shared, head, area, keys, i, i + 1);
+      finding.add(tile, i, asked ? state : kNoState, own, first_lane);
+    }
+    __syncwarp(); // all lanes have read what was known
+    if (exists && which == 0) finding.keep(tile, shared, at, known);
+  }
+  __syncthreads(); // the findings are there, and nobody reads the queries' sides any more
+}
+
+// The entries of a list, which all threads find together.
+struct Entries {
+  int *const out;
+  const int most_written;
+  int count = 0;                      // of entries so far
+  int first_written = 0, writing = 0; // of those that have keep words: how many before this round, and of it
+
+  // The entries of a round of blocks, one a thread.
+  __device__ void add(const Tile &tile, Shared &shared, int last, int round) {
+    const int at = threadIdx.x, lane = at % kLanesPerWarp, warp = at / kLanesPerWarp;
+    const uint32_t below = (1u << lane) - 1;
+    int entry = -1, parts = 0, before = count, written = first_written += writing;
+    uint32_t found = 0, partial = 0;
+    if (warp * kLanesPerWarp < round) {
+      entry = tile.entry(last - at, shared.findings[at]);
+      parts = tile.partial_parts(entry);
+      found = __ballot_sync(0xffffffffu, entry >= 0);
+      partial = __ballot_sync(0xffffffffu, parts != 0);
+      if (lane == 0) shared.counts[warp] = __popc(partial) << 16 | __popc(found);
+    }
+    __syncthreads(); // the counts are there
+    for (int i = 0; i * kLanesPerWarp < round; i++) {
+      const int counts = shared.counts[i];
+      count += counts & 0xffff;
+      writing = (i == 0 ? 0 : writing) + (counts >> 16);
+      if (i < warp) before += counts & 0xffff, written += counts >> 16;
+    }
+    writing = variant::smaller(writing, most_written - first_written);
+    const int slot = written + __popc(partial & below);
+    if (parts != 0 && slot < most_written) {
+      entry += (VARIANT_WRITTEN - VARIANT_PARTIAL) * parts;
+      shared.to_write[slot - first_written] = Shared::to_write_of(at, parts);
+    }
+    if (entry >= 0 && tile.writer == 0) out[before + __popc(found & below)] = entry;
+  }
+};
 
 } // namespace
 
-extern "C" __global__
-__launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
+extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) void attention_block_list(
+    const __grid_constant__ attention_block_list_params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared &shared = *(Shared *)memory;
   const attention_block_lists &lists = p.variant.lists;
   const Tile tile(p);
-  const int lane = threadIdx.x % kLanesPerWarp, at_once = kKept ? kKeyPieces / tile.pieces_of_keys() : kRound;
   const int list = tile.batch * lists.batch_stride + tile.list_head * lists.head_stride + tile.tile;
-  int *const entries = lists.entries + (int64_t)list * lists.capacity;
-  int count = 0;
+  Entries entries{lists.entries + (int64_t)list * lists.capacity, lists.written};
+  griddepcontrol_launch_dependents(); // the attention kernel begins meanwhile, and waits before it reads the lists
+  if constexpr (variant::kMapped) griddepcontrol_wait(); // what attention_block_map writes is read from here on
   for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kRound) {
     const int round = variant::smaller(last + 1, kRound);
-    for (int i = threadIdx.x; i < kRound; i += LIST_THREADS)
-      shared.findings[i] = tile.first_finding(last - i);
-    __syncthreads(); // what is known is there
+    if constexpr (kFindsFirst) {
+      if (threadIdx.x < round) shared.findings[threadIdx.x] = tile.first_finding(last - (int)threadIdx.x);
+      __syncthreads(); // what is known is there
+    }
     if constexpr (variant::kMasked) {
       for (int head = 0; head < tile.heads(); head++)
-        for (int first = 0; first < round; first += at_once)
-          ask(tile, shared, tile.first_head() + head, last, first, variant::smaller(at_once, round - first));
+        ask(tile, shared, tile.first_head() + head, last, round);
     }
-    if (threadIdx.x < kLanesPerWarp) {
-      for (int first = 0; first < round; first += kLanesPerWarp) {
-        const int block = last - first - lane;
-        const int entry = tile.entry(block, shared.findings[first + lane]);
-        const uint32_t found = __ballot_sync(0xffffffffu, entry >= 0);
-        if (entry >= 0) entries[count + __popc(found & ((1u << lane) - 1))] = entry;
-        count += __popc(found);
-      }
-    }
-    __syncthreads(); // the findings have been read
+    entries.add(tile, shared, last, round);
+    if (entries.writing == 0) continue;
+    __syncthreads(); // what is to be written is known
+    write_words(tile, shared, list, last, entries.first_written, entries.writing);
+    __syncthreads(); // what is known of the round has been read
   }
-  if (threadIdx.x != 0) return;
-  if (count == 0) entries[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
-  lists.counts[list] = count == 0 ? 1 : count;
+  if (threadIdx.x != 0 || tile.writer != 0) return;
+  if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
+  lists.counts[list] = entries.count == 0 ? 1 : entries.count;
 }

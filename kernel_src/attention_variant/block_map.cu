@@ -3,6 +3,8 @@
 //
 // Grid      (rows of blocks, heads, batch): one row of blocks each
 // Threads   any number: first all states of the row become empty, then the listed ones are set
+#include <kjit/ptx/griddepcontrol.cuh>
+
 #include "attention_variant/list_params.h"
 
 namespace {
@@ -18,6 +20,7 @@ __device__ void mark(const attention_block_map_params &p, unsigned char *row, in
 
 extern "C" __global__
 __launch_bounds__(MAP_THREADS) void attention_block_map(const __grid_constant__ attention_block_map_params p) {
+  kjit::griddepcontrol_launch_dependents(); // attention_block_list begins meanwhile, and waits before it reads a state
   const long long b = blockIdx.z, h = blockIdx.y, r = blockIdx.x;
   unsigned char *const row = p.states + ((b * gridDim.y + h) * p.rows + r) * p.columns;
   for (int i = threadIdx.x; i < p.columns; i += blockDim.x)

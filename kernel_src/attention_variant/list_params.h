@@ -5,11 +5,14 @@
 #include "attention_variant/params.h"
 
 enum {
-  LIST_THREADS = 512,                                 /* of a block of attention_block_list */
-  LIST_ROUND = 256,                                   /* key blocks that it looks at together */
-  LIST_SHARED = 4 * LIST_ROUND + 8 * 256 + 1024 * 32, /* bytes of its shared memory: findings, and what the mask
-                                                         computes from pieces of queries, and of keys, alone */
-  MAP_THREADS = 128                                   /* of a block of attention_block_map */
+  LIST_THREADS = 512,   /* of a block of attention_block_list */
+  LIST_ROUND = 256,     /* key blocks that it looks at together */
+  LIST_PIECE_KEYS = 16, /* keys of a piece of a block, which is looked at by itself */
+  LIST_WRITTEN = 32,    /* most blocks of a list that have keep words */
+  LIST_SHARED = 20 * LIST_ROUND + 36 * LIST_WRITTEN + LIST_ROUND / 8 + 8 * 256 +
+                192 * 32, /* bytes of its shared memory: findings, also of pieces, blocks to be written with the sides
+                             of their keys, and what the mask computes from pieces of queries, and from rows, alone */
+  MAP_THREADS = 128       /* of a block of attention_block_map */
 };
 
 /* Of attention_block_list, which fills the lists in `variant.lists`. */
@@ -23,6 +26,10 @@ struct attention_block_list_params {
   int key_rows;     /* keys of a block                                                                   */
   int causal;       /* 1: query i sees no key beyond i + seq_kv - seq_q, besides what the mask says       */
   int parts;        /* parts of 64 queries of a tile, whose states its entries tell; 0: the state of the tile alone */
+  int key_pieces;   /* pieces along the keys of a block, where they are most: up to 32                     */
+  int lane_blocks;  /* blocks that the lanes of a warp have a piece each of: 32 / key_pieces                */
+  int inverse;      /* 65536 / key_pieces + 1, by which lanes are divided                                    */
+  int writer_bits;  /* 2^writer_bits blocks of threads share the keep words of a tile; 0 where there are none */
 };
 
 /* Of attention_block_map, which turns lists of blocks, in the layout of PyTorch's BlockMask, into states. All tensors

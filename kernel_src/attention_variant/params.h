@@ -5,8 +5,14 @@
 
 #include <kjit/attention/variant_arguments.h>
 
-/* The state of a block of scores. Lists and maps hold these numbers; kjit_variant_block() returns them. */
-enum { VARIANT_EMPTY = 0, VARIANT_PARTIAL = 1, VARIANT_FULL = 2 };
+/* The state of a block of scores. Lists and maps hold these numbers; kjit_variant_block() returns the first three. The
+ * last one stands in entries of lists alone: partial, and which scores count lies in the lists' keep words. */
+enum { VARIANT_EMPTY = 0, VARIANT_PARTIAL = 1, VARIANT_FULL = 2, VARIANT_WRITTEN = 3 };
+
+/* Keep words of a block: for each 64 queries those of a warpgroup's 128 threads, and of each thread those of its two
+ * rows (hooks.cuh), one word for every 128 keys or part of them. */
+#define VARIANT_WORDS_OF_ROW(key_rows)  (((key_rows) + 127) / 128)
+#define VARIANT_WORDS_OF_PART(key_rows) (2 * 128 * VARIANT_WORDS_OF_ROW(key_rows))
 
 /* States of blocks that the caller gave: one byte for each `query_rows` x `key_rows` scores. */
 struct attention_block_map {
@@ -20,14 +26,19 @@ struct attention_block_map {
 /* The key blocks that each tile visits, from the last to the first: `counts[l]` entries from `entries + l * capacity`
  * on, where l = batch * batch_stride + head * head_stride + query tile. An entry is twice the block's number, plus one
  * when all of its keys are seen by all of the tile's rows; or, where lists tell for each 64 queries, the block's number
- * times 4^parts plus the state for each part, VARIANT_EMPTY to VARIANT_FULL times 4^part. Every tile has at least one
- * entry. */
+ * times 4^parts plus the state for each part, VARIANT_EMPTY to VARIANT_WRITTEN times 4^part. Every tile has at least
+ * one entry.
+ *
+ * Lists that tell for each 64 queries may have keep words besides. Then the first `written` entries of a list of which
+ * some part is partial say VARIANT_WRITTEN in place of VARIANT_PARTIAL; the i-th of them has the words of all parts,
+ * one part after the other, as the (l * written + i)-th block of `words`. */
 struct attention_block_lists {
   int *counts; /* NULL: there are no lists, and every block is judged */
   int *entries;
+  unsigned *words;               /* 16-byte aligned; NULL: there are none, and `written` is 0 */
   int batch_stride, head_stride; /* lists; 0 where one is for all */
   int capacity;
-  int reserved;
+  int written;
 };
 
 struct attention_variant_params {

@@ -260,7 +260,7 @@ static kjit_status prepare_variant(struct attention_call *call, kjit_runtime *ru
                                    const kjit_device_info *device, kjit_error *error) {
   struct attention_tiling tiling;
   assert(decision->family);
-  decision->family->tiling(problem, decision->values, &tiling);
+  decision->family->tiling(problem, &call->variant, decision->values, &tiling);
   return attention_variant_prepare(&call->variant, runtime, args, &tiling, device, error);
 }
 

@@ -69,7 +69,8 @@ struct attention_family {
                          kjit_error *error);
 
   /* The tiles of a legal config, and the dynamic shared memory that a variant's kernel needs beyond the config's. */
-  void (*tiling)(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out);
+  void (*tiling)(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
+                 const int32_t *values, struct attention_tiling *out);
   uint32_t (*variant_shared)(const struct attention_variant_launch *variant, const int32_t *values);
 };
 

@@ -4,7 +4,8 @@
  *    say how blocks are found, and a digest of both.
  * 2. attention_variant_prepare() lays out the lists for a config's tiles and gets the kernels that fill them: none
  * where the mask is row intervals, which the attention kernel evaluates itself.
- * 3. attention_variant_begin() takes memory that belongs to the stream and enqueues those kernels.
+ * 3. attention_variant_begin() takes memory that belongs to the stream and enqueues those kernels. Each may be a
+ *    programmatic dependent of the one before, and so may the attention kernel.
  *
  * Threads: a launch belongs to its caller and is only read once it is prepared; memory is shared as stream_workspace.h
  * says. */
@@ -28,6 +29,15 @@ enum axis { BATCH, SEQ, HEADS };
 
 /* Most bytes of lists: beyond, every block is judged instead. */
 #define LISTS_MAX ((size_t)512 << 20)
+
+/* Most bytes of keep words: beyond, fewer blocks of a list have them, and the others are judged. */
+#define WORDS_MAX ((int64_t)64 << 20)
+
+enum {
+  LANES = 32,       /* of a warp */
+  WORDS_SHARED = 8, /* tiles that share a list from which on it has keep words: fewer judge their scores as soon */
+  WRITER_BITS = 2   /* 2^2 blocks of threads at most for a list, where there would be multiprocessors without any */
+};
 
 static void *create_memory(kjit_runtime *runtime) {
   return stream_workspace_create(runtime);
@@ -216,9 +226,22 @@ static void lay_map(struct attention_variant_launch *launch, const kjit_block_li
   launch->map_grid[2] = (uint32_t)batch;
 }
 
+/* Lay out the keep words of `lists` lists, each of which so many tiles share. */
+static void lay_words(struct attention_variant_launch *launch, const struct attention_tiling *tiling, int64_t lists,
+                      int64_t sharing, uint32_t multiprocessors) {
+  const int64_t block_bytes = (int64_t)tiling->parts * VARIANT_WORDS_OF_PART(tiling->key_rows) * 4;
+  if (!tiling->takes_words || sharing < WORDS_SHARED) return;
+  const int64_t written = integer_min(launch->params.lists.capacity, LIST_WRITTEN);
+  launch->params.lists.written = (int)integer_min(written, WORDS_MAX / (lists * block_bytes));
+  launch->word_bytes = (size_t)(lists * launch->params.lists.written * block_bytes);
+  if (launch->word_bytes == 0) return;
+  while (launch->list.writer_bits < WRITER_BITS && lists << (launch->list.writer_bits + 1) <= multiprocessors)
+    launch->list.writer_bits++;
+}
+
 /* Lay out the lists of a config's tiles. Heads and batch entries that cannot differ share a list. */
 static void lay_lists(struct attention_variant_launch *launch, const kjit_attention_args *args,
-                      const struct attention_tiling *tiling) {
+                      const struct attention_tiling *tiling, uint32_t multiprocessors) {
   const struct attention_block_map *map = &launch->params.map;
   const bool by_head = (launch->source.has_mask && launch->source.by_head) || map->head_stride > 0;
   const bool by_batch = (launch->source.has_mask && launch->source.by_batch) || map->batch_stride > 0;
@@ -226,6 +249,8 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   const int64_t batch = by_batch ? (int64_t)tiling->batch : 1;
   const int64_t lists = (int64_t)tiling->query_tiles * heads * batch;
   const int64_t capacity = integer_divide_up(args->k.shape[SEQ], tiling->key_rows);
+  const int pieces =
+      (int)integer_divide_up(tiling->key_rows, LIST_PIECE_KEYS) + (tiling->key_rows % LIST_PIECE_KEYS != 0);
   launch->list = (struct attention_block_list_params){
       .query_tiles = tiling->query_tiles,
       .tile_queries = tiling->tile_queries,
@@ -234,11 +259,15 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
       .group = tiling->packed > 1 ? launch->params.arguments.heads_q / launch->params.arguments.heads_kv : 1,
       .key_rows = tiling->key_rows,
       .parts = tiling->parts,
+      .key_pieces = pieces,
+      .lane_blocks = LANES / pieces,
+      .inverse = (1 << 16) / pieces + 1,
       .causal = args->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0};
   launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
                                                         .head_stride = by_head ? tiling->query_tiles : 0,
                                                         .capacity = (int)capacity};
-  launch->list_grid[0] = (uint32_t)tiling->query_tiles;
+  lay_words(launch, tiling, lists, (int64_t)tiling->heads * tiling->batch / (heads * batch), multiprocessors);
+  launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
   launch->count_bytes = (size_t)integer_round_up(lists * 4, 16);
@@ -267,7 +296,8 @@ kjit_status attention_variant_prepare(struct attention_variant_launch *launch, k
     status = config_kernel_get(runtime, &attention_block_map_family, attention_no_fields, device, NULL, 0,
                                &launch->map_kernel, error);
   }
-  lay_lists(launch, args, tiling);
+  lay_lists(launch, args, tiling, device->multiprocessors);
+  launch->has_dependents = runtime_has_dependents(device);
   if (status == KJIT_OK) status = check_grids(launch, error);
   if (status == KJIT_OK && launch->entry_bytes > 0)
     status = config_kernel_get(runtime, &attention_block_list_family, attention_no_fields, device, &launch->extra, 0,
@@ -301,14 +331,16 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
   params.variant.lists = blocks->lists;
   params.variant.map.states = blocks->states;
   const kjit_geometry *geometry = &launch->list_kernel->geometry;
-  return runtime_kernel_enqueue(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
-                                geometry->shared_bytes, &params, stream, error);
+  const bool is_dependent = launch->is_mapped && launch->has_dependents;
+  return (is_dependent ? runtime_kernel_enqueue_dependent
+                       : runtime_kernel_enqueue)(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
+                                                 geometry->shared_bytes, &params, stream, error);
 }
 
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
                                     struct attention_variant_blocks *out, kjit_error *error) {
   struct stream_space *const space = &out->space;
-  const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes : 0;
+  const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes + launch->word_bytes : 0;
   *out = (struct attention_variant_blocks){.lists = launch->params.lists};
   if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
   if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, stream, space)) {
@@ -321,7 +353,10 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
   if (status == KJIT_OK && list_bytes > 0) {
     out->lists.counts = (int *)(void *)(memory + launch->map_bytes);
     out->lists.entries = (int *)(void *)(memory + launch->map_bytes + launch->count_bytes);
+    if (launch->word_bytes > 0)
+      out->lists.words = (unsigned *)(void *)(memory + launch->map_bytes + launch->count_bytes + launch->entry_bytes);
     status = run_list(launch, out, stream, error);
+    out->may_depend = launch->has_dependents;
   }
   if (status != KJIT_OK) attention_variant_end(launch, stream, out);
   return status;

@@ -18,6 +18,7 @@ struct attention_tiling {
   int heads_per_kv; /* heads, so counted, that share a key head */
   int key_rows;     /* keys of a block */
   int parts;        /* of its queries: attention_block_list_params */
+  bool takes_words; /* lists may have keep words */
   uint32_t batch;
 };
 
@@ -34,8 +35,9 @@ struct attention_variant_launch {
   struct attention_block_list_params list; /* without `variant` */
   struct attention_block_map_params map;   /* without `states` */
   uint32_t list_grid[3], map_grid[3];
-  size_t count_bytes, entry_bytes, map_bytes; /* of memory for the lists and the map, multiples of 16 */
+  size_t count_bytes, entry_bytes, word_bytes, map_bytes; /* of memory for the lists and the map, multiples of 16 */
   struct stream_workspace *memory;
+  bool has_dependents; /* of the device: programmatic dependent launches */
 };
 
 /* Are the members of a variant set? Every launch asks. */
@@ -66,6 +68,7 @@ void attention_variant_fill(const struct attention_variant_launch *launch, float
 struct attention_variant_blocks {
   struct attention_block_lists lists;
   const unsigned char *states;
+  bool may_depend; /* a launch right behind may be a programmatic dependent of the kernel that makes the lists */
   struct stream_space space; /* held until attention_variant_end(), because two or three launches use it */
 };
 

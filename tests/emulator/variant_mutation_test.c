@@ -14,6 +14,7 @@ struct mutation {
 };
 
 static const struct variant_shape shape = {1, 3, 3, 200, 333, 64, true};
+static const struct variant_shape shared = {1, 8, 8, 333, 333, 64, true};
 
 static const struct mutation mutations[] = {
     {"keep words are a bit off", "window", "attention_variant/hooks.cuh", "smaller(column % 8, 2)",
@@ -56,19 +57,21 @@ static const struct mutation mutations[] = {
      "if (i == ask_at) mbarrier_arrive(at.plan_empty());", ""},
     {"every lane adds the sink", "sinks", "attention_variant/hooks.cuh", "if (lane % 4 == 0) softmax.sum",
      "softmax.sum"},
-    {"a partial block of a list is taken as full", "document", "attention_variant/block_list.cu",
+    {"a partial block of a list is taken as full", "document", "attention_variant/block_list_tile.cuh",
      "return found == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : found;",
      "return found == VARIANT_PARTIAL ? (int)VARIANT_FULL : found;"},
     {"a consumer skips what its neighbour does not see", "document", "attention_sm90/variant_consumer.cuh",
      "entry >> (1 + 2 * consumer) & 3", "entry >> (3 - 2 * consumer) & 3"},
     {"a consumer counts as seen what its neighbour sees", "rows_in_turn", "attention_sm90/variant_consumer.cuh",
-     "kParted ? 2 + 2 * consumer : 1", "kParted ? 4 - 2 * consumer : 1"},
+     "own_state() == VARIANT_FULL;", "(kParted ? entry >> (3 - 2 * consumer) & 3 : own_state()) == VARIANT_FULL;"},
     {"all of a tile's queries count as its first 64", "document", "attention_variant/block_list.cu",
-     "tile.p.parts > 0 ? 2 * (i / of_keys) : 0", "0"},
-    {"a range's later elements are left out", "document", "kjit/attention/variant_real_ranges.h", "n < line.count;",
-     "n < 1;"},
+     "tile.p.parts > 0 ? 2 * which : 0", "0"},
+    {"a range's later elements are left out", "blocks_document", "kjit/attention/variant_real_ranges.h",
+     "n < line.count;", "n < 1;"},
     {"keys beyond a row's end are judged as seen", "document", "attention_variant/hooks.cuh",
      "keep[r].drop_from(rows[r].limit - first);", ";"},
+    {"pieces are looked at for a tile's first 64 queries", "rows_in_turn", "attention_variant/block_list.cu",
+     "side = kjit_variant_join_queries(side, shared.queries[i]);", ";"},
     {"a list's blocks are one short", "document", "attention_variant/block_list.cu",
      "int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1;",
      "int last = p.variant.arguments.seq_kv / p.key_rows - 1;"},
@@ -85,27 +88,58 @@ static const struct mutation mutations[] = {
      "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n      st_shared_4", "st_shared_4"},
 };
 
+/* In lists that so many heads share that they have keep words. */
+static const struct mutation shared_mutations[] = {
+    {"keep words are read for the neighbour", "document", "attention_sm90/variant_consumer.cuh",
+     "+ thread * 2 * Keep::kWords", "+ (thread ^ 1) * 2 * Keep::kWords"},
+    {"each block has the first one's keep words", "document", "attention_sm90/variant_producer.cuh", "written++)",
+     "written)"},
+    {"the bytes of keep words are not waited for", "document", "attention_sm90/variant_producer.cuh",
+     "is_written ? shared::kKeepBytes : 0);", "0);"},
+    {"rows are taken for the tile's first one", "document", "attention_variant/block_list_words.cuh",
+     "shared.rows[own - tile.q0]", "shared.rows[0]"},
+    {"a block's keys are taken for its first 16", "document", "attention_variant/block_list_words.cuh",
+     "keys = kjit_variant_join_keys(keys, other);", ";"},
+    {"pieces that are partial are not judged", "document", "attention_variant/block_list_words.cuh",
+     "if (step_seen != 0 && step_unseen != 0)", "if (step_seen == 0 && step_unseen != 0)"},
+    {"a part's pieces are taken for those of the first", "dilated", "attention_variant/block_list_words.cuh",
+     "piece = part * pieces", "piece = 0 * pieces"},
+    {"32 rows are taken for one of them", "document", "attention_variant/block_list.cu",
+     "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
+    {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
+     "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
+};
+
 /* Stopped by the emulator, or wrong. */
-static bool is_caught(const struct gpu_fixture *fixture, const struct mutation *mutation) {
+static bool is_caught(const struct gpu_fixture *fixture, const struct variant_shape *of,
+                      const struct mutation *mutation) {
   struct variant_report report = {0};
   kjit_error error = {0};
   emulator_mutate(mutation->file, mutation->before, mutation->after);
   kjit_runtime *const runtime = emulator_runtime_anew(&error);
-  const kjit_status status = variant_trial_run(&fixture->card, runtime, variant_case_named(mutation->variant), &shape,
-                                               NULL, 7, &report, &error);
+  const kjit_status status =
+      variant_trial_run(&fixture->card, runtime, variant_case_named(mutation->variant), of, NULL, 7, &report, &error);
   kjit_runtime_destroy(runtime);
   return emulator_stopped_mutation(&fixture->card, mutation->what, status, &error) || !report.passed;
 }
 
-static void test_variant__mistakes_are_caught(void **state) {
+static void find_missed(void **state, const struct variant_shape *of, const struct mutation *all, size_t count) {
   const struct gpu_fixture *fixture = gpu_require(state);
   size_t missed = 0;
-  for (size_t i = 0; i < sizeof mutations / sizeof *mutations; i += emulator_mutation_step()) {
-    if (is_caught(fixture, &mutations[i])) continue;
-    print_error("%s, and the result is right\n", mutations[i].what);
+  for (size_t i = 0; i < count; i += emulator_mutation_step()) {
+    if (is_caught(fixture, of, &all[i])) continue;
+    print_error("%s, and the result is right\n", all[i].what);
     missed++;
   }
   assert_int_equal(0, missed);
+}
+
+static void test_variant__mistakes_are_caught(void **state) {
+  find_missed(state, &shape, mutations, sizeof mutations / sizeof *mutations);
+}
+
+static void test_variant__mistakes_with_keep_words_are_caught(void **state) {
+  find_missed(state, &shared, shared_mutations, sizeof shared_mutations / sizeof *shared_mutations);
 }
 
 static int setup(void **state) {
@@ -114,6 +148,7 @@ static int setup(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught),
+                                     cmocka_unit_test(test_variant__mistakes_with_keep_words_are_caught)};
   return cmocka_run_group_tests_name("mutations of variants", tests, setup, gpu_teardown);
 }

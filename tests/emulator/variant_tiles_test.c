@@ -12,12 +12,14 @@
 #include "variant_trial.h"
 
 static const struct variant_shape shape = {1, 4, 4, 300, 400, 64, true};
+/* As many heads as lists have keep words for. */
+static const struct variant_shape shared = {1, 8, 8, 200, 400, 64, true};
 
 /* consumers, tile_n, stages, q_buffers, o_chunks */
 static const int configs[][5] = {{2, 64, 2, 2, 0},  {2, 64, 2, 1, 1}, {3, 80, 2, 2, 0},
                                  {2, 208, 4, 1, 0}, {2, 64, 2, 2, 1}, {3, 80, 2, 2, 1}};
 
-static size_t run(struct gpu_fixture *fixture, const char *name, const int *f) {
+static size_t run_on(struct gpu_fixture *fixture, const struct variant_shape *of, const char *name, const int *f) {
   struct variant_report report;
   kjit_error error = {0};
   kjit_config config;
@@ -29,13 +31,16 @@ static size_t run(struct gpu_fixture *fixture, const char *name, const int *f) {
            "ping_pong=1,rescale_slack=15,packed=1,split=0",
            one->causal, f[0], f[1], f[2], f[3], f[4]);
   assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, &error), &error);
-  const kjit_status status =
-      variant_trial_run(&fixture->card, fixture->runtime, one, &shape, &config, 7, &report, &error);
+  const kjit_status status = variant_trial_run(&fixture->card, fixture->runtime, one, of, &config, 7, &report, &error);
   if (status == KJIT_OK && report.passed) return 0;
   print_error("%s %s: %s\n", name, text, status == KJIT_OK ? report.why : error.message);
   if (status != KJIT_OK) print_error("  %s\n", emulator_complaint(&fixture->card));
   emulator_clear_complaint(&fixture->card);
   return 1;
+}
+
+static size_t run(struct gpu_fixture *fixture, const char *name, const int *f) {
+  return run_on(fixture, &shape, name, f);
 }
 
 /* By default one config, since compiling a kernel for the emulator takes seconds; with KJIT_TEST_ALL_CONFIGS=1 all. */
@@ -72,11 +77,25 @@ static void test_variant_tiles__lists_with_parts_are_right(void **state) {
   assert_int_equal(0, failures);
 }
 
+/* Keep words of lists: of one word a row, of two, of three consumers, with a map of the caller's, without turns, of a
+ * causal member, and of blocks that a map alone divides. */
+static void test_variant_tiles__keep_words_of_lists_are_right(void **state) {
+  static const int worded[][5] = {{2, 64, 2, 2, 0}, {3, 80, 2, 2, 0}, {2, 144, 2, 1, 1}, {1, 64, 2, 2, 0}};
+  static const char *const names[] = {"document", "blocks_48", "dilated", "blocks_document", "global_window", "blocks"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+    for (size_t i = 0; i < sizeof worded / sizeof *worded; i++)
+      if ((n == i && n < 2) || emulator_mutation_step() == 1) failures += run_on(fixture, &shared, names[n], worded[i]);
+  assert_int_equal(0, failures);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
                                      cmocka_unit_test(test_variant_tiles__o_of_its_own_beside_two_queries_is_right),
                                      cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right),
-                                     cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right)};
+                                     cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right),
+                                     cmocka_unit_test(test_variant_tiles__keep_words_of_lists_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("changes of tiles on the emulator", tests, emulator_setup, gpu_teardown);

@@ -9,8 +9,8 @@
 #include "variant_trial.h"
 
 static const struct variant_shape shapes[] = {
-    {1, 2, 2, 200, 333, 64, true},   {2, 4, 1, 65, 130, 64, false}, {1, 8, 2, 1, 1500, 64, true},
-    {1, 4, 2, 333, 777, 128, false}, {1, 8, 1, 3, 2100, 128, true}, {1, 2, 1, 190, 450, 256, true},
+    {1, 8, 8, 200, 333, 64, true},   {2, 4, 1, 65, 130, 64, false}, {1, 8, 2, 1, 1500, 64, true},
+    {1, 8, 8, 333, 777, 128, false}, {1, 8, 1, 3, 2100, 128, true}, {1, 8, 8, 190, 450, 256, true},
     {1, 2, 2, 130, 300, 40, false},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };

@@ -147,7 +147,9 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
   return enqueue_params(call, call->grid, &params, stream, error);
 }
 
-static void tiling(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out) {
+static void tiling(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
+                   const int32_t *values, struct attention_tiling *out) {
+  (void)variant;
   const kjit_flash_config *config = &flash_variant_view(values)->config;
   *out = (struct attention_tiling){.query_tiles = (int)integer_divide_up(problem->seq_q, config->B_r),
                                    .tile_queries = config->B_r,

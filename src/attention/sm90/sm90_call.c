@@ -210,14 +210,19 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
 /* ---- Launching ---- */
 
 /* `params` begins with the dense kernel's, which `base` is: a variant's kernel takes what follows too. */
-static kjit_status enqueue_params(const struct sm90_call *call, const struct attention_sm90_params *base,
-                                  CUstream stream, kjit_error *error) {
+static kjit_status enqueue_as(const struct sm90_call *call, const struct attention_sm90_params *base, bool is_dependent,
+                              CUstream stream, kjit_error *error) {
   const kjit_geometry *geometry = &call->kernel->geometry;
   const uint32_t pieces = call->tiles * (uint32_t)base->splits;
   const uint32_t blocks = pieces < call->sm_count ? pieces : call->sm_count;
   const uint32_t grid[3] = {blocks, 1, 1};
-  return runtime_kernel_enqueue(call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, base, stream,
-                                error);
+  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
+      call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, base, stream, error);
+}
+
+static kjit_status enqueue_params(const struct sm90_call *call, const struct attention_sm90_params *base,
+                                  CUstream stream, kjit_error *error) {
+  return enqueue_as(call, base, false, stream, error);
 }
 
 /* Give `base` the stream's memory, and enqueue. */
@@ -260,8 +265,9 @@ static kjit_status enqueue_variant(const struct sm90_call *call, const struct at
   struct attention_sm90_variant_params params = call->params;
   params.variant.lists = blocks->lists;
   params.variant.map.states = blocks->states;
-  if (!call->workspace && !call->tickets) return enqueue_params(call, &params.base, stream, error);
-  return enqueue_with_memory(call, &params.base, stream, error);
+  if (call->workspace) return enqueue_with_memory(call, &params.base, stream, error);
+  if (call->tickets) params.base.tickets = sm90_tickets_of(call->tickets, stream);
+  return enqueue_as(call, &params.base, blocks->may_depend, stream, error);
 }
 
 static kjit_status enqueue(const void *user, const struct attention_variant_blocks *blocks, CUstream stream,
@@ -273,7 +279,19 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
   return enqueue_with_memory(call, &params, stream, error);
 }
 
-static void tiling(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out) {
+static uint32_t terms_bytes(const struct attention_variant_launch *variant, const kjit_attention_sm90_config *config) {
+  return variant->has_chunks && sm90_stages_terms(config) ? sm90_terms_bytes(config) : 0;
+}
+
+/* Bytes of `wanted` where a variant's shared memory has room for them beside all else, and 0 otherwise. */
+static uint32_t as_fits(const struct attention_variant_launch *variant, const kjit_attention_sm90_config *config,
+                        uint32_t wanted) {
+  const uint32_t all = sm90_shared_bytes(config) + sm90_variant_bytes(config) + terms_bytes(variant, config);
+  return all + wanted <= SM90_SHARED_MOST ? wanted : 0;
+}
+
+static void tiling(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
+                   const int32_t *values, struct attention_tiling *out) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   *out = (struct attention_tiling){
@@ -284,15 +302,14 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
       .heads_per_kv = (int)tiles.heads_per_kv,
       .key_rows = config->tile_n,
       .parts = SM90_HAS_PARTS(config->packed, config->consumers, config->tile_n) ? config->consumers : 0,
+      .takes_words = as_fits(variant, config, sm90_keep_bytes(config)) > 0,
       .batch = (uint32_t)problem->batch};
 }
 
 static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
-  const uint32_t more = sm90_variant_bytes(config);
-  const uint32_t terms = variant->has_chunks && sm90_stages_terms(config) ? sm90_terms_bytes(config) : 0;
-  const uint32_t all = sm90_shared_bytes(config) + more + terms, bounds = sm90_bounds_bytes(config);
-  return more + terms + (all + bounds <= SM90_SHARED_MOST ? bounds : 0);
+  const uint32_t rows = variant->is_listed ? sm90_keep_bytes(config) : sm90_bounds_bytes(config);
+  return sm90_variant_bytes(config) + terms_bytes(variant, config) + as_fits(variant, config, rows);
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attention/rule.h"
+#include "attention_variant/params.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
@@ -80,6 +81,12 @@ uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config) {
 uint32_t sm90_bounds_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t tile = SM90_BOUND_BYTES * SM90_GROUP_ROWS * (uint32_t)config->consumers;
   return tile * ((uint32_t)config->q_buffers + 1);
+}
+
+uint32_t sm90_keep_bytes(const kjit_attention_sm90_config *config) {
+  if (!SM90_HAS_KEEP(config->split, config->packed, config->consumers, config->tile_n)) return 0;
+  const uint32_t block = SM90_WORD_BYTES * VARIANT_WORDS_OF_PART((uint32_t)config->tile_n);
+  return block * (uint32_t)config->consumers * (uint32_t)config->stages;
 }
 
 uint32_t sm90_terms_bytes(const kjit_attention_sm90_config *config) {

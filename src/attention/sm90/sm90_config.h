@@ -28,6 +28,7 @@ uint32_t
 sm90_terms_bytes(const kjit_attention_sm90_config *config);       /* what staging a variant's terms takes beyond both */
 bool sm90_stages_terms(const kjit_attention_sm90_config *config); /* there is room for all three */
 uint32_t sm90_bounds_bytes(const kjit_attention_sm90_config *config); /* bounds of a variant's rows, where they fit */
+uint32_t sm90_keep_bytes(const kjit_attention_sm90_config *config);   /* likewise keep words; 0: it has none */
 uint32_t sm90_registers(const kjit_attention_sm90_config *config); /* registers of a consumer thread for O, S and P */
 
 /* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. Choosing runs on the

@@ -144,6 +144,21 @@ static void print_side(const kjit_attention_variant *variant, const struct side 
   text_append(out, kept->count ? "  return kept;\n}\n" : "  kept.none = 0;\n  return kept;\n}\n");
 }
 
+/* kjit_variant_join_<side>(): a side that holds all that two of them do. */
+static void print_join(const kjit_attention_variant *variant, const struct side *side, const struct kept *kept,
+                       struct text *out) {
+  text_appendf(out,
+               "\nKJIT_VARIANT_INLINE struct kjit_variant_%s kjit_variant_join_%s(struct kjit_variant_%s x, struct "
+               "kjit_variant_%s y) {\n",
+               side->name, side->name, side->name, side->name);
+  for (size_t i = 0; i < variant->programs.mask.count; i++) {
+    if (!kept->of[i]) continue;
+    const char *const type = range_types[variant->programs.mask.nodes[i].type];
+    text_appendf(out, "  x.n%zu = %s_where(KJIT_RANGE_EITHER, x.n%zu, y.n%zu);\n", i, type, i, i);
+  }
+  text_append(out, kept->count ? "  return x;\n}\n" : "  (void)y;\n  return x;\n}\n");
+}
+
 /* What both sides decide. */
 static void print_meeting(const kjit_attention_variant *variant, const struct kept kept[2], struct text *out) {
   const struct variant_program *const program = &variant->programs.mask;
@@ -174,6 +189,7 @@ void variant_print_block(const kjit_attention_variant *variant, struct text *out
   for (size_t side = 0; side < 2; side++) {
     find_kept(variant, &sides[side], &kept[side]);
     print_side(variant, &sides[side], &kept[side], out);
+    print_join(variant, &sides[side], &kept[side], out);
   }
   print_meeting(variant, kept, out);
   text_append(out,

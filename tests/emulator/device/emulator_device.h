@@ -81,6 +81,7 @@ struct emulator_device_api {
 
   void (*tensor_load)(unsigned shared, const void *map, unsigned barrier, const int *coordinates, int rank);
   void (*tensor_store)(const void *map, unsigned shared, const int *coordinates, int rank);
+  void (*bulk_load)(unsigned shared, const void *global, unsigned barrier, unsigned bytes);
   void (*bulk_store)(void *global, unsigned shared, unsigned bytes, bool adds); // fp32 values; in a group
   void (*tensor_store_commit)();
   void (*tensor_store_wait)(int pending, bool read_only);

@@ -139,11 +139,8 @@ uint64_t choose_due() {
 
 namespace {
 
-void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *coordinates, int rank) {
-  static const char what[] = "cp.async.bulk.tensor load";
-  Block &block = *self().block;
-  TensorCopy copy = prepare(shared, map, barrier, coordinates, rank, what);
-  check_copy_barrier(block, barrier);
+void begin_load(Block &block, TensorCopy &copy, unsigned alignment, const char *what) {
+  check_copy_barrier(block, copy.barrier);
   for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
     if (chunk.barrier || chunk.copying || chunk.reading)
       fail("%s to shared 0x%x: %s", what, address,
@@ -156,12 +153,45 @@ void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *
     chunk.copying++;
     chunk.written = false;
   });
-  poison(shared_at(block, shared, bytes_of(geometry_of(copy.map)), kBoxAlignment, what),
+  poison(shared_at(block, copy.shared, bytes_of(geometry_of(copy.map)), alignment, what),
          bytes_of(geometry_of(copy.map)));
   copy.due = choose_due();
   copy.asker = self().index;
   copy.asked_at = self().clock[static_cast<size_t>(copy.asker)]++;
   block.loads.push_back(copy);
+}
+
+void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *coordinates, int rank) {
+  static const char what[] = "cp.async.bulk.tensor load";
+  TensorCopy copy = prepare(shared, map, barrier, coordinates, rank, what);
+  begin_load(*self().block, copy, kBoxAlignment, what);
+}
+
+// The copy of a row that lies alike in both memories, as of a tensor of one row of 4-byte elements, its addresses
+// checked.
+TensorCopy prepare_row(const void *global, unsigned shared, unsigned bytes, const char *what) {
+  constexpr unsigned kValueBytes = sizeof(float);
+  if (bytes % kChunkBytes != 0 || bytes == 0 || bytes / kValueBytes > UINT16_MAX)
+    fail("%s of %u bytes: must be a multiple of 16, and at most 262140 here", what, bytes);
+  if (reinterpret_cast<uintptr_t>(global) % kChunkBytes != 0)
+    fail("%s, global %p: must be 16-byte aligned", what, global);
+  TensorCopy copy = {};
+  copy.map.rank = 1;
+  copy.map.element_bytes = kValueBytes;
+  copy.map.box[0] = static_cast<uint16_t>(bytes / kValueBytes);
+  copy.map.size[0] = copy.map.box[0];
+  copy.map.address = reinterpret_cast<uint64_t>(global);
+  copy.shared = shared;
+  shared_at(*self().block, shared, bytes, kChunkBytes, what);
+  check_rows(copy, what);
+  return copy;
+}
+
+void bulk_load(unsigned shared, const void *global, unsigned barrier, unsigned bytes) {
+  static const char what[] = "cp.async.bulk to shared memory";
+  TensorCopy copy = prepare_row(global, shared, bytes, what);
+  copy.barrier = barrier;
+  begin_load(*self().block, copy, kChunkBytes, what);
 }
 
 // Shared memory is read later, when the thread waits for it.
@@ -184,23 +214,10 @@ void tensor_store(const void *map, unsigned shared, const int *coordinates, int 
 // cp.reduce.async.bulk and cp.async.bulk, as a store of a tensor of one row, which adds or not.
 void bulk_store(void *global, unsigned shared, unsigned bytes, bool adds) {
   static const char what[] = "cp.async.bulk to global memory";
-  constexpr unsigned kValueBytes = sizeof(float);
-  if (bytes % kChunkBytes != 0 || bytes == 0 || bytes / kValueBytes > UINT16_MAX)
-    fail("%s of %u bytes: must be a multiple of 16, and at most 262140 here", what, bytes);
-  if (reinterpret_cast<uintptr_t>(global) % kChunkBytes != 0) fail("%s to %p: must be 16-byte aligned", what, global);
-  Block &block = *self().block;
-  TensorCopy copy = {};
-  copy.map.rank = 1;
-  copy.map.element_bytes = kValueBytes;
-  copy.map.box[0] = static_cast<uint16_t>(bytes / kValueBytes);
-  copy.map.size[0] = copy.map.box[0];
-  copy.map.address = reinterpret_cast<uint64_t>(global);
-  copy.shared = shared;
+  TensorCopy copy = prepare_row(global, shared, bytes, what);
   copy.is_row = true;
   copy.adds = adds;
-  shared_at(block, shared, bytes, kChunkBytes, what);
-  check_rows(copy, what);
-  begin_store(block, copy, what);
+  begin_store(*self().block, copy, what);
 }
 
 void tensor_store_commit() {
@@ -289,6 +306,7 @@ bool deliver_load(Block &block, bool idle) {
 void fill_tensor_copies(emulator_device_api *device) {
   device->tensor_load = tensor_load;
   device->tensor_store = tensor_store;
+  device->bulk_load = bulk_load;
   device->bulk_store = bulk_store;
   device->tensor_store_commit = tensor_store_commit;
   device->tensor_store_wait = tensor_store_wait;

@@ -155,6 +155,47 @@ static void test_attention_variant__kernel_of_lists_is_compiled_beside_the_atten
   kjit_attention_variant_free(variant);
 }
 
+static void forward_masked(struct fixture *f, const char *mask) {
+  const kjit_attention_variant_text text = {.struct_size = sizeof text, .mask = mask};
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = kjit_attention_args_default();
+  args.q = kjit_tensor_bshd(address(1), KJIT_BF16, 0, 2, 1000, 6, 64);
+  args.k = kjit_tensor_bshd(address(2), KJIT_BF16, 0, 2, 700, 6, 64);
+  args.v = kjit_tensor_bshd(address(3), KJIT_BF16, 0, 2, 700, 6, 64);
+  args.o = kjit_tensor_bshd(address(4), KJIT_BF16, 0, 2, 1000, 6, 64);
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  args.variant = variant;
+  forward(f, &args, NULL);
+  kjit_attention_variant_free(variant);
+}
+
+static void test_attention_variant__lists_that_many_tiles_share_have_keep_words(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  fake_nvrtc.entries = entries;
+  forward_masked(f, "q * 7 % 13 == k % 3");
+  const struct attention_block_lists shared = launched_variant()->variant.lists;
+  forward_masked(f, "(q + h) * 7 % 13 == k % 3");
+  const struct attention_block_lists by_head = launched_variant()->variant.lists;
+  assert_int_equal(shared.written, shared.capacity); /* fewer blocks than would have words */
+  assert_non_null(shared.words);
+  assert_int_equal((uintptr_t)shared.words % 16, 0);
+  assert_non_null(by_head.counts);
+  assert_int_equal(by_head.written, 0);
+  assert_null(by_head.words);
+}
+
+static void test_attention_variant__attention_may_begin_before_its_lists_are_made(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  fake_nvrtc.entries = entries;
+  forward_masked(f, "q * 7 % 13 == k % 3");
+  assert_int_equal(fake_driver.launch.attribute_count, 1);
+  assert_int_equal(fake_driver.launch.attributes[0].id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  forward_masked(f, "q - k < 100 and q >= k"); /* row intervals, which need no list */
+  assert_int_equal(fake_driver.launch.attribute_count, 0);
+}
+
 static void refuse(struct fixture *f, const kjit_attention_args *args, const char *why) {
   assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, NULL, args, NULL, &f->error), &f->error);
   assert_contains(f->error.message, why);
@@ -257,6 +298,8 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__other_members_are_other_kernels),
       VARIANT_TEST(test_attention_variant__text_of_the_callers_reaches_the_kernel),
       VARIANT_TEST(test_attention_variant__kernel_of_lists_is_compiled_beside_the_attention_kernel),
+      VARIANT_TEST(test_attention_variant__lists_that_many_tiles_share_have_keep_words),
+      VARIANT_TEST(test_attention_variant__attention_may_begin_before_its_lists_are_made),
       VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
       VARIANT_TEST(test_attention_variant__sinks_are_checked),
