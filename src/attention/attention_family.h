@@ -48,7 +48,9 @@ struct attention_family {
    * chose are checked against it. KJIT_ERR_INVALID_CONFIG or KJIT_ERR_UNSUPPORTED. Runs on every launch. */
   kjit_status (*fit)(const kjit_attention_problem *problem, int32_t *values, kjit_error *error);
 
-  /* Into how many splits a legal config's tiles are divided. NULL for a family without split-KV. */
+  /* Into how many splits a legal config's tiles are divided: no more than the longest tile has key blocks, because a
+   * kernel need not allow for a split without keys. A config says whether, never how many, so that no caller can ask
+   * for others. NULL for a family without split-KV. */
   uint32_t (*count_parts)(const kjit_attention_problem *problem, const int32_t *values,
                           const struct family_place *place);
 

@@ -11,6 +11,7 @@
  * by all threads, each as its own header says. */
 #include "attention/sm90/sm90_call.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -153,6 +154,7 @@ static void cut(struct sm90_call *call, struct state *state, const struct sm90_t
   call->tickets = is_uneven && call->tiles > device->multiprocessors ? state->tickets : NULL;
   call->workspace = NULL;
   if (parts == 1) return;
+  assert(parts <= tiles->key_blocks); /* a split without keys would leave its counter of arrivals as it is */
   call->tickets = NULL;               /* splits are about equally long, so they are dealt out beforehand */
   call->workspace = state->workspace;
   call->parts = parts;
