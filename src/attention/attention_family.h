@@ -84,4 +84,9 @@ const struct attention_family *attention_family_of(const kjit_family *family);
 /* The entry of the family of this name, or NULL. */
 const struct attention_family *attention_family_find(const char *name, size_t bytes);
 
+/* The family of the kernel that a launch with this config may have in front, and that kernel's values. NULL: there is
+ * none; also of a family that is NULL. */
+const kjit_family *attention_family_front(const struct attention_family *family, const int32_t *values,
+                                          int32_t *front_values);
+
 #endif
