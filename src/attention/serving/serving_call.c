@@ -254,6 +254,7 @@ static kjit_status enqueue_attend(struct call *call, const kjit_attention_servin
 static kjit_status begin(struct call *call, kjit_attention_serving_args *known, kjit_runtime *runtime,
                          const kjit_attention_serving_args *args, bool *is_empty, kjit_error *error) {
   *known = (kjit_attention_serving_args){0};
+  *is_empty = false;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   const kjit_status status = struct_intake(known, sizeof *known, args, sizeof *known, "args", error);
   return status == KJIT_OK ? decide(call, runtime, known, is_empty, error) : status;
