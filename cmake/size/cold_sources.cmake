@@ -23,8 +23,8 @@ set(cold_files
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
   jit/builder_produce.c jit/builder_recorded.c base/threads/fork_guard.c jit/inspect.c
-  runtime/bundle_api.c runtime/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c
-  runtime/gpu.c runtime/prepare.c runtime/primary.c runtime/record_api.c runtime/runtime.c
+  runtime/api/bundle_api.c runtime/api/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c
+  runtime/gpu.c runtime/prepare.c runtime/primary.c runtime/api/record_api.c runtime/runtime.c
   runtime/timing.c)
 # A launch asks these for its class and its row.
 set(hot_files attention/tune/tune_attention.c attention/tune/tune_class.c family/tune/tune_store.c

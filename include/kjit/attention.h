@@ -74,7 +74,7 @@ typedef struct kjit_attention_args {
                               length 1 for all: added to the scaled scores. NULL: none                 */
   int32_t window_left;     /**< with KJIT_ATTENTION_WINDOW: row i sees keys from i + seq_kv - seq_q - left */
   int32_t window_right;    /**< up to i + seq_kv - seq_q + right; -1: no bound on that side            */
-  int32_t attention_chunk; /**< keys of the same multiple of this many as the query's own; 0: all      */
+  int32_t attention_chunk; /**< a row sees keys of its own chunk of so many positions alone; 0: all    */
   float softcap;           /**< scores become softcap·tanh(score / softcap); 0: they stay              */
   /** @} */
 } kjit_attention_args;
@@ -98,7 +98,7 @@ typedef struct kjit_attention_problem {
   int64_t head_dim;   /**< columns of q and k, at least 1         */
   int64_t head_dim_v; /**< columns of v and o; 0: as head_dim     */
   int64_t seen_keys;  /**< keys that a row sees on average where a mask leaves some out: an estimate, by which kernels
-                         are  chosen; 0: what the flags say */
+                         are chosen; 0: what the flags say */
 } kjit_attention_problem;
 
 static inline kjit_attention_problem kjit_attention_problem_default(void) {
@@ -166,13 +166,14 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_front(const kjit_config *conf
  *
  * @param runtime  the runtime
  * @param config   NULL for the config that kjit_attention_choose() gives on the current device. Otherwise a config of
- *                 attention_sm90, whose dtype, head sizes and mask must be the arguments', or one of flash_forward,
- *                 whose dtype and d_head must fit them; its traits follow from the arguments, whatever the config says.
+ *                 one of the families above: of Hopper's, whose dtype, head sizes and mask must be the arguments', or
+ *                 of flash_forward, whose dtype and d_head must fit them; its traits follow from the arguments,
+ *                 whatever the config says.
  * @param args     the tensors; borrowed for the call, while their memory is used until the kernel has run
  * @param stream   a stream of the current context
  * @retval KJIT_OK                  enqueued
  * @retval KJIT_ERR_INVALID_ARG     a tensor's rank, shape, stride, alignment, device or dtype, which the message names;
- *                                  or a config of another family
+ *                                  or a config of a family that is none of these
  * @retval KJIT_ERR_INVALID_CONFIG  the config breaks a rule, or does not fit the tensors
  * @retval KJIT_ERR_UNSUPPORTED     the current device cannot run it, or no family computes it there
  * @retval those of kjit_kernel_get() and kjit_kernel_launch()

@@ -146,7 +146,16 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_variant_get_info(const kjit_a
 KJIT_API KJIT_NODISCARD kjit_status kjit_attention_variant_explain(const kjit_attention_variant *variant, char *text,
                                                                    size_t capacity, size_t *needed, kjit_error *error);
 
-/** kjit_attention_variant_print_kernel(): the header that kernels of this variant include. */
+/**
+ * Print the header that kernels of a variant include: its functions as CUDA C++.
+ * @param      variant   a variant
+ * @param[out] text      NUL-terminated; may be NULL when capacity is 0
+ * @param      capacity  of `text`, in bytes, with the NUL
+ * @param[out] needed    the size of the whole text with its NUL; may be NULL
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG  capacity is too small: as much as fits was written; or variant is NULL
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API KJIT_NODISCARD kjit_status kjit_attention_variant_print_kernel(const kjit_attention_variant *variant,
                                                                         char *text, size_t capacity, size_t *needed,
                                                                         kjit_error *error);

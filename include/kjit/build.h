@@ -92,12 +92,11 @@ typedef int (*kjit_stop_fn)(void *user);
  * Headers are found as NVRTC with -I finds them, and given to the compiler in memory: it opens no file, and compiles
  * what was hashed. A name is looked for in `headers`; then, if quoted, beside the including file; then in
  * `include_dirs`; then in the toolkit's own folders, which are found beside NVRTC, by $CUDA_HOME, $VIRTUAL_ENV and
- * $CONDA_PREFIX, and in /usr/local/cuda; then among the headers
- * that kjit gives to every kernel, `<kjit/ptx/wgmma.cuh>` and the like (kernel_src/README.md lists them); then among
- * the library's stand-ins for headers of C and C++ (<cstdint>, <type_traits>, <math.h>, …), which rest on the toolkit's
- * cuda/std where that is there. Conditions are evaluated, computed names and #include_next are followed, and `#pragma
- * once` knows a file by whatever name. The key covers the files that were read, by the names under which they were
- * included, and no path of this machine.
+ * $CONDA_PREFIX, and in /usr/local/cuda; then among the headers that kjit gives to every kernel, `<kjit/ptx/wgmma.cuh>`
+ * and the like (kernel_src/README.md lists them); then among the library's stand-ins for headers of C and C++
+ * (<cstdint>, <type_traits>, <math.h>, …), which rest on the toolkit's cuda/std where that is there. Conditions are
+ * evaluated, computed names and #include_next are followed, and `#pragma once` knows a file by whatever name. The key
+ * covers the files that were read, by the names under which they were included, and no path of this machine.
  *
  * Files are looked at again by every call, by their stamps (KJIT_BUILD_STRICT_SOURCES says which, and reads them
  * instead); by KJIT_BUILD_RESIDENT_ONLY and by a kjit_program not at all. A file changed within two seconds before it
@@ -326,8 +325,8 @@ typedef struct kjit_kernel_info {
  * Read what is known of a kernel. `info->struct_size` must be set. The figures of a cubin that was given as a part
  * are 0 but for max_threads: no compiler said them.
  * @param      artifact  the artifact
- * @param[out] info      what is known of the kernel
  * @param      index     below kjit_artifact_info.kernel_count
+ * @param[out] info      what is known of the kernel
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
  * @par Thread safety  Thread-safe.

@@ -183,9 +183,9 @@ typedef int (*kjit_cache_difference_visit)(void *user, const kjit_cache_differen
  *
  * @param      runtime  the runtime whose folder is searched
  * @param      key      a key text (kjit_artifact_info.key_text), or at least 4 hex digits of an entry's key
+ * @param[out] nearest  the nearest entry's key, 64 hex digits and NUL; "" on failure
  * @param      visit    called for each difference
  * @param      user     passed to visit
- * @param[out] nearest  the nearest entry's key, 64 hex digits and NUL; "" on failure
  * @retval KJIT_OK
  * @retval KJIT_ERR_NOT_FOUND    no entry begins with these digits, or there is no other entry to compare with
  * @retval KJIT_ERR_INVALID_ARG  neither a key text nor hex digits, or several entries begin so
@@ -223,11 +223,12 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_export(kjit_runtime *runtime, con
  * @param[out] report   may be NULL; entries and bytes count what was published, damaged what was left out
  * @retval KJIT_OK
  * @retval KJIT_ERR_NOT_FOUND  no such file
- * @retval KJIT_ERR_CORRUPT  not a bundle, cut short, or its index is damaged; nothing has been imported
+ * @retval KJIT_ERR_CORRUPT    not a bundle, cut short, or its index is damaged; nothing has been imported
  * @retval KJIT_ERR_UNTRUSTED  there are trusted keys, and none of them signed this
- * @retval KJIT_ERR_IO       the file cannot be read, there is no writable cache folder, or an entry cannot be
- *                           written: error->cause says that the disk is full (ENOSPC, EDQUOT), bounded below the
- * entry's size (EFBIG), or locked by another process that is stopped (EBUSY); kernels before it were imported
+ * @retval KJIT_ERR_IO         the file cannot be read, there is no writable cache folder, or an entry cannot be
+ *                             written: error->cause says that the disk is full (ENOSPC, EDQUOT), bounded below the
+ *                             entry's size (EFBIG), or locked by another process that is stopped (EBUSY); kernels
+ *                             before it were imported
  * @retval KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe; safe while other processes use the folder.
  */

@@ -109,7 +109,13 @@ KJIT_API const kjit_field_info *kjit_family_field(const kjit_family *family, siz
 KJIT_API KJIT_NODISCARD kjit_status kjit_family_set(const kjit_family *family, const char *set, size_t index,
                                                     kjit_config *config, size_t *count, kjit_error *error);
 
-/** The name of a family's set, in order. Borrowed; NULL past the last and for a NULL family. Thread-safe. */
+/**
+ * The name of a family's set, in order.
+ * @param family  the family
+ * @param index   from 0
+ * @return borrowed from the family; NULL past the last and for a NULL family
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const char *kjit_family_set_name(const kjit_family *family, size_t index);
 
 /**

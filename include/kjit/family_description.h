@@ -157,7 +157,8 @@ static inline kjit_family_description kjit_family_description_default(void) {
 /**
  * Read a family file, and the kernel's source that it names. docs/families.md is its manual. Expressions are parsed,
  * sets are made and the constants of the source are looked up here, so that a family that opens can be used.
- * @param[out] out  released with kjit_family_release()
+ * @param[out] out   released with kjit_family_release()
+ * @param      path  of the family file
  * @retval KJIT_OK
  * @retval KJIT_ERR_PARSE        the file breaks a rule of the format: "<file>:<line>:<column>: …"
  * @retval KJIT_ERR_NOT_FOUND    the file or its source is not there, or an #include of it
@@ -169,9 +170,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_family_open(kjit_family **out, const ch
 
 /**
  * The same from memory.
- * @param text    the family file's text, UTF-8; need not end in NUL
- * @param name    what messages call the file
- * @param folder  what paths in it are relative to; NULL: the working folder
+ * @param[out] out     released with kjit_family_release()
+ * @param      text    the family file's text, UTF-8; need not end in NUL
+ * @param      bytes   of the text
+ * @param      name    what messages call the file
+ * @param      folder  what paths in it are relative to; NULL: the working folder
  * @retval as kjit_family_open()
  * @par Thread safety  Thread-safe.
  */
@@ -180,18 +183,26 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_family_parse(kjit_family **out, const c
 
 /**
  * The same from a struct. Family files go through here too.
+ * @param[out] out          released with kjit_family_release()
+ * @param      description  copied
  * @retval as kjit_family_open(); KJIT_ERR_UNSUPPORTED for a struct from a newer header with members that are set
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_family_create(kjit_family **out, const kjit_family_description *description,
                                                        kjit_error *error);
 
-/** Take another reference. kjit's own families have no count. @return family. Thread-safe. */
+/**
+ * Take another reference. kjit's own families have no count.
+ * @param family  may be NULL
+ * @return `family`
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const kjit_family *kjit_family_retain(const kjit_family *family);
 
 /**
- * Give a reference back; the last one frees, and configs of the family must not be used any more. Accepts NULL and
- * kjit's own families. Thread-safe.
+ * Give a reference back; the last one frees, and configs of the family must not be used any more.
+ * @param family  may be NULL, or one of kjit's own
+ * @par Thread safety  Thread-safe.
  */
 KJIT_API void kjit_family_release(const kjit_family *family);
 
@@ -219,6 +230,8 @@ typedef struct kjit_parameter_info {
 
 /**
  * The parameters of a user's family in order.
+ * @param family  the family
+ * @param index   from 0
  * @return borrowed from the family; NULL past the end, for a NULL family and for kjit's own
  * @par Thread safety  Thread-safe.
  */
@@ -226,9 +239,10 @@ KJIT_API const kjit_parameter_info *kjit_family_parameter(const kjit_family *fam
 
 /**
  * The grid of a call, by the family's expressions over the config's canonical form.
- * @param parameters  one number for each parameter of the family, in order; those that are no integers are not read
- * @param sm_count    SMs of the device; 0: not known, which is an error where the grid depends on it
- * @param[out] grid   blocks in x, y, z; all 0 after a failure
+ * @param      config      of a user's family
+ * @param      parameters  a number for each parameter of the family, in order; those that are no integers are not read
+ * @param      sm_count    SMs of the device; 0: not known, which is an error where the grid depends on it
+ * @param[out] grid        blocks in x, y, z; all 0 after a failure
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_CONFIG  the grid cannot be computed, or is beyond CUDA's limits or below 1: with the numbers
  * @retval KJIT_ERR_UNSUPPORTED     the family says nothing of its grid: kjit's own
@@ -240,6 +254,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_family_grid(const kjit_config *config, 
 
 /**
  * What looks like a mistake in a user's family and is none for sure: a field that the source never uses.
+ * @param family  the family
+ * @param index   from 0
  * @return a sentence, borrowed from the family; NULL past the last, for a NULL family and for kjit's own
  * @par Thread safety  Thread-safe.
  */

@@ -32,6 +32,8 @@ typedef struct kjit_family_problem {
 /**
  * Read a problem: given fields and integer parameters by name, "dtype=bf16,m=4096,n=4096,k=4096", in any order. A
  * parameter that neither a class nor `choose` names may be left out and is 0; a given field that has a default too.
+ * @param      family   a user's family
+ * @param      text     the problem's text
  * @param[out] problem  all zero on failure
  * @retval KJIT_OK
  * @retval KJIT_ERR_PARSE        names the column, or what is missing
@@ -45,6 +47,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_family_problem_parse(const kjit_family 
 /**
  * Print a problem as kjit_family_problem_parse() reads it: given fields, then the integer parameters that are not 0 or
  * that classes and `choose` name.
+ * @param      problem   the problem
  * @param[out] text      NUL-terminated
  * @param      capacity  of text, at least KJIT_FAMILY_PROBLEM_TEXT_MAX
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG

@@ -102,7 +102,7 @@ typedef struct kjit_arg {
  *
  * @param      runtime  the runtime
  * @param      request  what to build; borrowed for the call
- * @param[out] out  released with kjit_kernel_release()
+ * @param[out] out      released with kjit_kernel_release()
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  request->entry is missing, or as kjit_build()
  * @retval KJIT_ERR_NO_DRIVER    libcuda is missing, or there is no GPU, or no context is current on this thread
@@ -118,6 +118,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_kernel_get(kjit_runtime *runtime, const
  * The same for a variant of a program, sealed or not (build.h, sealed.h). Of a sealed program the architecture that is
  * most specific to the current device is taken, unless the variant names one.
  *
+ * @param      program  the program
  * @param      variant  NULL: the request as it is, or the only kernel of a sealed program
  * @param[out] out      released with kjit_kernel_release()
  * @retval those of kjit_kernel_get() and kjit_program_get()
@@ -170,8 +171,8 @@ KJIT_API uint32_t kjit_kernel_parameter_bytes(const kjit_kernel *kernel, uint32_
  * Launch: asynchronous with respect to the host, in the current context, on the caller's stream. May be captured into
  * a CUDA graph.
  *
- * @param kernel  the kernel
- * @param launch  grid, block, shared memory and attributes
+ * @param kernel      the kernel
+ * @param launch      grid, block, shared memory and attributes
  * @param args        one for each of the kernel's parameters, in order; the values are copied before the call returns
  * @param arg_count   must equal the number of the kernel's parameters, as each size must that of its parameter
  * @param stream      NULL means the legacy default stream
@@ -198,8 +199,7 @@ typedef struct kjit_occupancy {
 } kjit_occupancy;
 
 /**
- * Ask the driver what of a launch is resident at a time. `occupancy->struct_size` must be set; the launch's grid
- * counts for clusters alone.
+ * Ask the driver what of a launch is resident at a time. `occupancy->struct_size` must be set.
  * @param      kernel     the kernel
  * @param      launch     block, cluster and shared memory; the grid counts for clusters alone
  * @param[out] occupancy  the answer
@@ -269,8 +269,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_device_count(kjit_runtime *runtime, uin
 /**
  * Describe a GPU. `info->struct_size` must be set.
  * @param      runtime  the runtime
+ * @param      ordinal  CUDA's; -1 means the current context's device
  * @param[out] info     the description
- * @param ordinal  CUDA's; -1 means the current context's device
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_DRIVER, KJIT_ERR_DRIVER
  * @par Thread safety  Thread-safe.
  */

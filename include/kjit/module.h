@@ -28,6 +28,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_module_get(kjit_runtime *runtime, const
 
 /**
  * The same for a variant of a program, sealed or not (build.h, sealed.h); kjit_program_get_kernel() gives one kernel.
+ * @param      program  the program
  * @param      variant  NULL: the request as it is, or the only module of a sealed program
  * @param[out] out      released with kjit_module_release()
  * @retval those of kjit_module_get() and kjit_program_get()
@@ -86,9 +87,9 @@ typedef struct kjit_global {
  * Find a global variable. `global->struct_size` must be set.
  *
  * @param      module  the module
+ * @param      name    one of the request's names (`&n::table`, `&n::count<int>`), or the name that the cubin has. A
+ *                     variable that no kernel uses may have been left out; one that the request names is kept.
  * @param[out] global  address and size
- * @param name  one of the request's names (`&n::table`, `&n::count<int>`), or the name that the cubin has. A variable
- * that no kernel uses may have been left out; one that the request names is kept.
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
  * @retval KJIT_ERR_NOT_FOUND    the module has no such variable
@@ -104,11 +105,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_module_get_global(kjit_module *module, 
  * freed when the call has returned, unless it is page-locked memory, which the copy reads when the stream comes to it.
  *
  * @param module  the module
+ * @param name    as for kjit_module_get_global()
+ * @param offset  bytes from the variable's beginning; offset + bytes must not pass its end
  * @param data    what is copied
  * @param bytes   how many bytes
  * @param stream  NULL means the legacy default stream
- * @param name    as for kjit_module_get_global()
- * @param offset  bytes from the variable's beginning; offset + bytes must not pass its end
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  the range is not the variable's: the message has both sizes
  * @retval those of kjit_module_get_global()

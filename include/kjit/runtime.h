@@ -38,8 +38,8 @@ typedef enum kjit_cache_mode {
  *
  * Off by default, because a library that starts processes unasked surprises the program around it: one that waits for
  * any child sees ours, and one that is confined may not fork at all. On, compiles run side by side on all cores, can
- * be killed, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses
- * it, kernels are compiled in the process, and the log says so once.
+ * be killed, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses it, kernels
+ * are compiled in the process, and the log says so once.
  */
 typedef enum kjit_compile_server {
   KJIT_COMPILE_SERVER_DEFAULT = 0, /**< environment, else off                                */

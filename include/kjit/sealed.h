@@ -26,15 +26,16 @@ extern "C" {
  *
  * With kjit_runtime_options.trusted_keys the program must be signed by one of these keys.
  *
- * @param      path  read whole before the call returns; NULL: `blob` is it
- * @param      blob  its bytes, which must outlive the program; NULL: `path` is it
- * @param[out] out   released with kjit_program_release(), before the runtime is destroyed
+ * @param      runtime  the runtime
+ * @param      path     read whole before the call returns; NULL: `blob` is it
+ * @param      blob     its bytes, which must outlive the program; NULL: `path` is it
+ * @param[out] out      released with kjit_program_release(), before the runtime is destroyed
  * @retval KJIT_OK
  * @retval KJIT_ERR_NOT_FOUND    no such file
  * @retval KJIT_ERR_IO           it cannot be read, or is larger than 1 GiB
  * @retval KJIT_ERR_CORRUPT      not a sealed program, or damaged; the message says where
  * @retval KJIT_ERR_UNTRUSTED    the runtime has trusted keys, and none of them signed what is there; or its signature
- * is wrong
+ *                               is wrong
  * @retval KJIT_ERR_INVALID_ARG  neither or both of path and blob are given
  * @retval KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
@@ -57,6 +58,9 @@ typedef int (*kjit_program_visit)(void *user, const kjit_program_kernel *kernel)
 
 /**
  * Visit every kernel of a sealed program in the order in which they were sealed.
+ * @param program  a sealed program
+ * @param visit    called for each kernel
+ * @param user     passed to visit
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  an argument is missing, or the program is not a sealed one
  * @par Thread safety  Thread-safe.
@@ -73,25 +77,34 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_program_list(const kjit_program *progra
 typedef struct kjit_sealer kjit_sealer;
 
 /**
+ * Make a sealer, to which requests are added.
  * @param[out] out       ended with kjit_sealer_destroy()
  * @param      compress  NULL: texts are stored as they are
+ * @param      user      passed to compress
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_sealer_create(kjit_sealer **out, kjit_compress_fn compress, void *user,
                                                        kjit_error *error);
 
-/** Accepts NULL. Not thread-safe. */
+/**
+ * End a sealer, and what was borrowed from it.
+ * @param sealer  may be NULL
+ * @par Thread safety  Not thread-safe.
+ */
 KJIT_API void kjit_sealer_destroy(kjit_sealer *sealer);
 
 /**
  * Build a request (kjit_build()) and seal what its compile read. The compile shows that the closure is complete; with
  * KJIT_BUILD_KEY_ONLY nothing is compiled, and the closure is what kjit itself finds.
  *
+ * @param      sealer    the sealer
+ * @param      runtime   the runtime
+ * @param      request   what to build; borrowed for the call
  * @param[out] artifact  NULL, or the artifact as kjit_build() gives it, also on KJIT_ERR_COMPILE
  * @retval KJIT_OK
  * @retval KJIT_ERR_UNSUPPORTED  beyond the format's bounds: parts are not sealed; 1,048,576 files, 65,536 requests that
- * differ by more than their entry
+ *                               differ by more than their entry
  * @retval any of kjit_build()'s
  * @par Thread safety  Not thread-safe for the sealer.
  */
@@ -101,8 +114,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_sealer_add(kjit_sealer *sealer, kjit_ru
 
 /**
  * Make the program. The same requests, in the same order, give the same bytes.
- * @param      flags  KJIT_SEAL_*
- * @param[out] blob   borrowed from the sealer until it is ended or this is called again
+ * @param      sealer  the sealer
+ * @param      flags   KJIT_SEAL_*
+ * @param[out] blob    borrowed from the sealer until it is ended or this is called again
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  nothing was added, or unknown flags
  * @retval KJIT_ERR_UNSUPPORTED  the texts are larger than 512 MiB
@@ -115,7 +129,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_sealer_finish(kjit_sealer *sealer, uint
 
 /**
  * Sign what kjit_sealer_finish() made last: the bytes that belong behind it.
- * @param secret_key  64 lower-case hex digits, of kjit_bundle_keygen()
+ * @param      sealer      the sealer
+ * @param      secret_key  64 lower-case hex digits, of kjit_bundle_keygen()
+ * @param[out] signature   the bytes
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  the key is malformed, or nothing was made
  * @par Thread safety  Not thread-safe.

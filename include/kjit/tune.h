@@ -138,6 +138,8 @@ KJIT_API void kjit_tune_candidates_destroy(kjit_tune_candidates *list);
 /**
  * What stands for a card where an architecture alone is known: a device called "any", with the limits of the usual
  * card of the architecture.
+ * @param      arch    "sm_90a", "sm_80", ...
+ * @param[out] device  `struct_size` must be set
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  arch is none
  * @par Thread safety  Thread-safe.

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "attention/rule.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
@@ -214,6 +215,17 @@ kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_
   if (dtype == wanted) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "dtype is %s (%d): must be the tensors', %s (%d)", dtype_name(dtype),
                    (int)dtype, dtype_name(wanted), (int)wanted);
+}
+
+kjit_status attention_arguments_match(const kjit_attention_problem *problem, const struct attention_traits *config,
+                                      kjit_error *error) {
+  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
+  if (status == KJIT_OK)
+    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+  if (status == KJIT_OK)
+    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
+  return status == KJIT_OK ? rule_check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
 }
 
 struct attention_scale attention_arguments_scale(float given, int64_t head_dim) {

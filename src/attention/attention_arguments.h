@@ -27,6 +27,15 @@ kjit_status attention_problem_take(kjit_attention_problem *out, const kjit_atten
 /* Check that a config's dtype is that of the tensors. KJIT_ERR_INVALID_CONFIG. */
 kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_error *error);
 
+/* What a config says of the problem that its kernel computes. `causal` is 0 or 1. */
+struct attention_traits {
+  int32_t dtype, head_dim, head_dim_v, causal;
+};
+
+/* Check that it is so. KJIT_ERR_INVALID_CONFIG names the field. Each launch with a caller's config asks. */
+kjit_status attention_arguments_match(const kjit_attention_problem *problem, const struct attention_traits *config,
+                                      kjit_error *error);
+
 /* The factor of the scores: for powers of e, and multiplied by log2(e) for powers of 2. */
 struct attention_scale {
   float scale, scale_log2;

@@ -110,9 +110,9 @@ struct asked {
 
 /* Is another kernel to be launched in front of this config's? Then `values` are that one's. Blocks that a variant lists
  * may be few of all, which nobody knows beforehand. NULL: none. */
-static const kjit_family *find_front(const struct asked *asked, const struct attention_family *family,
-                                     const int32_t *values, const struct family_place *place, int32_t *front_values) {
-  const kjit_family *const front = family->front ? family->front(values, front_values) : NULL;
+static const kjit_family *choose_front(const struct asked *asked, const struct attention_family *family,
+                                       const int32_t *values, const struct family_place *place, int32_t *front_values) {
+  const kjit_family *const front = attention_family_front(family, values, front_values);
   if (!front || (asked->variant && asked->variant->is_listed)) return NULL;
   return family->pays_front(asked->problem, values, place) ? front : NULL;
 }
@@ -123,7 +123,7 @@ static kjit_status complete_front(kjit_runtime *runtime, const struct asked *ask
                                   const kjit_device_info *device, struct decision *decision, kjit_error *error) {
   int32_t values[ATTENTION_FIELDS_MAX];
   kjit_error why_not;
-  const kjit_family *const front = find_front(asked, decision->family, decision->values, place, values);
+  const kjit_family *const front = choose_front(asked, decision->family, decision->values, place, values);
   decision->front = NULL;
   if (!front) return KJIT_OK;
   error_clear(&why_not);
@@ -221,7 +221,7 @@ static bool complete_first_tier(kjit_runtime *runtime, const struct asked *asked
   if (!attention_tier_first(asked->problem, choice, device, &first)) return false;
   const struct family_place place = family_place_of_device(device);
   int32_t values[ATTENTION_FIELDS_MAX];
-  const bool has_front = find_front(asked, choice->family, choice->values, &place, values) != NULL;
+  const bool has_front = choose_front(asked, choice->family, choice->values, &place, values) != NULL;
   if (attention_tier_turn(runtime, choice, has_front, device) != TIER_FIRST) return false;
   struct asked hurried = *asked;
   hurried.is_hurried = true;

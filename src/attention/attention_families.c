@@ -30,6 +30,11 @@ const struct attention_family *attention_family_find(const char *name, size_t by
   return NULL;
 }
 
+const kjit_family *attention_family_front(const struct attention_family *family, const int32_t *values,
+                                          int32_t *front_values) {
+  return family && family->front ? family->front(values, front_values) : NULL;
+}
+
 const kjit_family *kjit_family_find(const char *name) {
   const struct attention_family *found = name ? attention_family_find(name, strlen(name)) : NULL;
   if (found) return found->family;

@@ -48,7 +48,9 @@ struct attention_family {
    * chose are checked against it. KJIT_ERR_INVALID_CONFIG or KJIT_ERR_UNSUPPORTED. Runs on every launch. */
   kjit_status (*fit)(const kjit_attention_problem *problem, int32_t *values, kjit_error *error);
 
-  /* Into how many splits a legal config's tiles are divided. NULL for a family without split-KV. */
+  /* Into how many splits a legal config's tiles are divided: no more than the longest tile has key blocks, because a
+   * kernel need not allow for a split without keys. A config says whether, never how many, so that no caller can ask
+   * for others. NULL for a family without split-KV. */
   uint32_t (*count_parts)(const kjit_attention_problem *problem, const int32_t *values,
                           const struct family_place *place);
 
@@ -82,5 +84,10 @@ const struct attention_family *attention_family_of(const kjit_family *family);
 
 /* The entry of the family of this name, or NULL. */
 const struct attention_family *attention_family_find(const char *name, size_t bytes);
+
+/* The family of the kernel that a launch with this config may have in front, and that kernel's values. NULL: there is
+ * none; also of a family that is NULL. */
+const kjit_family *attention_family_front(const struct attention_family *family, const int32_t *values,
+                                          int32_t *front_values);
 
 #endif

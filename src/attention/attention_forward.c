@@ -100,13 +100,13 @@ kjit_status kjit_attention_choose_for(const kjit_attention_problem *problem, con
   return KJIT_OK;
 }
 
-static kjit_status find_front(const kjit_config *config, const struct attention_family *family,
+static kjit_status tell_front(const kjit_config *config, const struct attention_family *family,
                               const kjit_attention_problem *problem, const kjit_device_info *device, kjit_config *out,
                               kjit_error *error) {
   kjit_attention_problem taken;
   kjit_device_info card;
   kjit_config front = {0};
-  if (family->front) front.family = family->front(config->values, front.values);
+  front.family = attention_family_front(family, config->values, front.values);
   if (front.family && problem) {
     kjit_status status = attention_problem_take(&taken, problem, error);
     if (status == KJIT_OK) status = take_card(device, &card, error);
@@ -128,7 +128,7 @@ kjit_status kjit_attention_front(const kjit_config *config, const kjit_attention
   const kjit_status status = config_take(config, error);
   if (status != KJIT_OK) return status;
   const struct attention_family *const family = attention_family_of(config->family);
-  return family ? find_front(config, family, problem, device, front, error) : KJIT_OK;
+  return family ? tell_front(config, family, problem, device, front, error) : KJIT_OK;
 }
 
 /* ---- Launching ---- */

@@ -69,19 +69,13 @@ static struct entry *next_waiting(const struct tiers *tiers) {
   return entry;
 }
 
-/* The kernel that a config's launches have in front of them; `values` become its own. */
-static const kjit_family *front_of(const kjit_family *family, const int32_t *values, int32_t *front_values) {
-  const struct attention_family *const known = attention_family_of(family);
-  return known && known->front ? known->front(values, front_values) : NULL;
-}
-
 /* Build the kernel in front of a config's launches. Where that fails, calls are launched without it, so the failure is
  * no error of the config. */
 static void build_front(kjit_runtime *runtime, const struct entry *entry) {
   int32_t values[ATTENTION_FIELDS_MAX];
   const struct config_kernel *kernel;
   kjit_error unread;
-  const kjit_family *const front = front_of(entry->family, entry->values, values);
+  const kjit_family *const front = attention_family_front(attention_family_of(entry->family), entry->values, values);
   if (front) (void)config_kernel_get(runtime, front, values, entry->device, NULL, 0, &kernel, &unread);
 }
 
@@ -214,7 +208,7 @@ static enum tier_turn take_turn(struct tiers *tiers, struct entry *entry, uint32
 static bool are_cached(kjit_runtime *runtime, const struct attention_choice *chosen, bool has_front,
                        const kjit_device_info *device) {
   int32_t values[ATTENTION_FIELDS_MAX];
-  const kjit_family *const front = has_front ? front_of(chosen->family->family, chosen->values, values) : NULL;
+  const kjit_family *const front = has_front ? attention_family_front(chosen->family, chosen->values, values) : NULL;
   if (!config_kernel_is_cached(runtime, chosen->family->family, chosen->values, device)) return false;
   return !front || config_kernel_is_cached(runtime, front, values, device);
 }

@@ -86,6 +86,14 @@ static const struct mutation persistent_mutations[] = {
 static const struct mutation storing_mutations[] = {
     {"each part is stored", SUMMING, "if (atomicCAS(state, 0, 1) == 0) return true;", "return true;"},
     {"nobody stores a first part, and no zeros were written", SUMMING, "if (cfg::kStores && first)", "if (false)"},
+    {"a first part counts as stored before it is", SUMMING,
+     "cp_async_bulk_wait_group<0>();\\n    fence_async_proxy_all();", "fence_async_proxy_all();"},
+    {"a part is added without a fence behind the first one", SUMMING, "if (turn || state) fence_async_proxy_all();",
+     ";"},
+    {"a part is added beside the first one", SUMMING, "while (ld_acquire(state) != kThere)", "while (false)"},
+    {"a first part is seen, and what it stored is not", SUMMING, "state && ld_acquire(state) == kThere;",
+     "state && *(volatile int *)state == kThere;"},
+    {"a first part is told of, and what it stored is not", SUMMING, "red_release_add(turn, 1);", "atomicAdd(turn, 1);"},
 };
 
 /* Where consumers split dk and dv. */

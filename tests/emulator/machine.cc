@@ -71,8 +71,12 @@ void start_thread(Thread &thread, unsigned block_number) {
   thread.wait = Wait{};
   thread.copy_groups.clear();
   thread.store_groups.clear();
+  thread.groups_written.clear();
   thread.proxy_fences = 0;
   thread.fenced.clear();
+  thread.fenced_global.clear();
+  thread.observed.clear();
+  thread.last_acquired = nullptr;
   thread.fiber.start(run_thread, &thread);
 }
 
@@ -89,6 +93,7 @@ void start_block(Block &block, unsigned number) {
     warp.product_groups.clear();
     warp.products_fenced = false;
     warp.product_waits = 0;
+    warp.stores = 0;
     warp.products_over = 0;
   }
   block.groups = std::vector<Warpgroup>(block.threads.size() / kGroupThreads);
@@ -99,6 +104,7 @@ void start_block(Block &block, unsigned number) {
   block.mbarriers.clear();
   block.loads.clear();
   block.arrivals.clear();
+  block.known = BlockKnowledge{number + 1, {}, {}};
   reset_shared(block);
 }
 
@@ -183,6 +189,7 @@ bool anybody_alive() {
 void run_grid() {
   const unsigned count = count_of(machine().launch->grid);
   unsigned started = 0;
+  machine().global.has_one_block = count == 1;
   make_blocks(count);
   while (!machine().failed && (started < count || anybody_alive())) {
     for (auto &block : machine().blocks)

@@ -85,6 +85,26 @@ static const struct mutation attention_late_store[] = {
     {"O of the tile before is stored as this tile's", "attention_sm90/consumer.cuh", "finished = tile;", ";"},
 };
 
+/* With a tile's keys shared out among blocks of threads: mistakes in the order of their accesses to global memory. */
+#define PARTIALS "attention_sm90/partials.cuh"
+static const struct mutation attention_split[] = {
+    {"a partial result is not visible when its block arrives", PARTIALS,
+     "__threadfence(); // the warpgroup's writes come before the arrival", ";"},
+    {"the last to arrive does not see what the others wrote", PARTIALS,
+     "__threadfence();        // the others' arrivals come before what is read of them", ";"},
+    {"a warpgroup arrives before all of it have written", PARTIALS,
+     "bar_sync(barrier, kThreadsPerWarpgroup);\\n    if (thread == 0) {", "if (thread == 0) {"},
+};
+
+/* Likewise with one query, which attention_decode_sm90 computes. */
+#define MEETING "attention_decode_sm90/merge.cuh"
+static const struct mutation decode_split[] = {
+    {"a partial result is not visible when its block arrives", MEETING,
+     "__threadfence(); // the block's partial result comes before its arrival", ";"},
+    {"who waited does not see what the others wrote", MEETING, "__nanosleep(20);\\n      __threadfence();",
+     "__nanosleep(20);"},
+};
+
 /* With scores so far apart that a row outgrows the slack that leaves the output as it is. */
 #define LARGE_SCALE 2.0
 static const struct mutation flash_rescale = {"the output keeps its old maximum", "flash_forward/flash_forward.cu",
@@ -200,6 +220,31 @@ static kjit_status run_late_store(kjit_runtime *runtime, const struct gpu_trial 
   return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
+static kjit_status run_split(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream, kjit_error *error) {
+  static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,consumers=1,tile_n=128,stages=2,"
+                             "q_buffers=1,o_chunks=0,ping_pong=0,rescale_slack=15,packed=1,split=1";
+  kjit_config config;
+  const kjit_status status = kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, error);
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
+static struct trial_problem few_rows(int64_t rows) {
+  return (struct trial_problem){
+      .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2, .seq_q = rows, .seq_kv = 1500, .head_dim = 64),
+      .lse = 1,
+      .seed = 1};
+}
+
+static void test_attention__mistakes_in_merging_parts_are_caught(void **state) {
+  const struct trial_problem problem = few_rows(64);
+  assert_caught(state, &problem, run_split, attention_split, sizeof attention_split / sizeof *attention_split);
+}
+
+static void test_attention_decode__mistakes_in_merging_parts_are_caught(void **state) {
+  const struct trial_problem problem = few_rows(1);
+  assert_caught(state, &problem, run_attention, decode_split, sizeof decode_split / sizeof *decode_split);
+}
+
 /* Three tiles a head for four consumers, so that some have none of it; runs of several heads that begin within one. */
 static void test_attention_short__mistakes_are_caught(void **state) {
   const struct trial_problem problem = {
@@ -248,6 +293,9 @@ int main(void) {
       cmocka_unit_test(test_attention__mistakes_with_one_query_buffer_are_caught),
       cmocka_unit_test(test_attention__mistakes_with_late_stores_are_caught),
       cmocka_unit_test(test_attention__a_forgotten_rescale_is_caught),
+      cmocka_unit_test(test_attention__mistakes_in_merging_parts_are_caught),
+      cmocka_unit_test(test_attention_decode__mistakes_in_merging_parts_are_caught),
   };
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("mutations", tests, setup, gpu_teardown);
 }

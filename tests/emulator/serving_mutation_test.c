@@ -27,6 +27,10 @@ static const struct mutation decode_mutations[] = {
      "values[n] += low.x[n];"},
     {"O takes the place of tiles that are read", "attention_serving/attend.cuh",
      "__syncthreads(); // everybody has finished with the tiles", "// everybody has finished with the tiles"},
+    {"a partial result is not visible when its block arrives", "attention_serving/merge.cuh",
+     "__threadfence(); // the block's writes come before the arrival", ";"},
+    {"the last to arrive does not see what the others wrote", "attention_serving/merge.cuh",
+     "__threadfence();        // the others' arrivals come before what is read of them", ";"},
 };
 
 /* Caught by caches whose unused slots hold NaN. */
@@ -67,6 +71,10 @@ static const struct mutation mixed_mutations[] = {
     {"the last part is not added", "attention_prefill_sm90/parts.cuh",
      "for (int i = 0; i < tile.parts() && exists; i++) {", "for (int i = 0; i < tile.parts() - 1 && exists; i++) {"},
     {"a part's weight is forgotten", "attention_prefill_sm90/parts.cuh", "+= pair.x[0] * factor;", "+= pair.x[0];"},
+    {"a part is not visible when its warp arrives", "attention_prefill_sm90/parts.cuh",
+     "__threadfence(); // the part comes before the arrival", ";"},
+    {"the last to arrive does not see what the others wrote", "attention_prefill_sm90/parts.cuh",
+     "__threadfence();             // the others' arrivals come before what is read of them", ";"},
     {"the counter of a tile's parts is left as it is", "attention_prefill_sm90/parts.cuh",
      "if (lane == 0) *counter = 0;", ";"},
     {"a part begins a block late", "attention_prefill_sm90/order.cuh", "(int)(count * part / of_parts),",
@@ -117,6 +125,10 @@ static const struct mutation sm90_mutations[] = {
      "mbarrier_wait_parity(empty, ring.parity ^ 1);", ";"},
     {"partial results are merged before all have arrived", "attention_serving_sm90/meeting.cuh",
      "== (uint32_t)count() - 1", "== (uint32_t)count() - 2"},
+    {"arriving orders nothing", "attention_serving_sm90/meeting.cuh", "atom_acq_rel_add(met(),",
+     "(uint32_t)atomicAdd(met(),"},
+    {"who waited does not see what the others wrote", "attention_serving_sm90/meeting.cuh", "ld_acquire_u32(met())",
+     "*(volatile int *)met()"},
     {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},

@@ -4,25 +4,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "fuzz/bounded_memory.h"
+#include "fuzz/require.h"
 #include "jit/bundle/bundle.h"
 #include "jit/key/key_reader.h"
-
-/* What an input may make us allocate: larger claims are a matter of the bounds' own tests. */
-#define MEMORY_MAX ((size_t)64 << 20)
-
-static void require(int truth) {
-  if (!truth) abort();
-}
-
-static void *allocate(void *user, size_t bytes) {
-  (void)user;
-  return bytes <= MEMORY_MAX ? malloc(bytes) : NULL;
-}
-
-static void release(void *user, void *memory) {
-  (void)user;
-  free(memory);
-}
 
 static void require_sentence(const kjit_error *error) {
   require(error->message[0] != '\0' && !strchr(error->message, '\n'));
@@ -47,13 +32,12 @@ static void check_kernel(struct bundle *bundle, const struct mem *mem, uint32_t 
 }
 
 static void check(const uint8_t *data, size_t size) {
-  const kjit_allocator hooks = {allocate, release, NULL};
   static const struct trust nobody;
   const struct bundle_source source = {NULL, data, size};
   struct mem mem;
   struct bundle *bundle;
   kjit_error error = {0};
-  require(mem_init(&mem, &hooks));
+  require(mem_init(&mem, &bounded_memory));
   const kjit_status status = bundle_open(&bundle, &mem, &source, &nobody, &error);
   if (status != KJIT_OK) {
     require(bundle == NULL);

@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
 #include "jit/cache/entry_layout.h"
 #include "jit/key/key_reader.h"
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static void require_inside(const uint8_t *image, size_t size, const void *part, size_t bytes) {
   const uint8_t *at = part;

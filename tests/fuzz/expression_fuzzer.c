@@ -1,16 +1,12 @@
 /* Any text as an expression: it is refused with file, line and column, or it has the same value, or the same error,
  * whenever it is evaluated, for small and for extreme numbers, without undefined behaviour. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "family/expression/expression.h"
+#include "fuzz/require.h"
 
 #define TEXT_MAX 4096
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static const char *const fields[] = {"a", "b", "dtype", "mode"};
 static const char *const derived[] = {"twice"};

@@ -2,16 +2,12 @@
  * family whose configs print and are read back, whose canonical form is one, and none of whose expressions misbehaves.
  */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "family/file/family_file.h"
+#include "fuzz/require.h"
 
 #define CONFIGS 32
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static void check_refusal(kjit_status status, const kjit_error *error) {
   require(status == KJIT_ERR_PARSE || status == KJIT_ERR_INVALID_ARG);

@@ -2,10 +2,10 @@
  * libcurl's results. The input is one byte that says what is asked, and then the answers: code (2 bytes), result (1
  * byte), size of the body (1 byte), body. A server that has no more answers does not answer. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "fuzz/require.h"
 #include "jit/remote/object_lease.h"
 #include "jit/remote/remote_url.h"
 #include "support/fake_curl.h"
@@ -23,10 +23,6 @@ struct server {
   size_t size, at;
   size_t given; /* bytes of bodies */
 };
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static int answer(struct fake_curl *curl) {
   struct server *const server = curl->user;

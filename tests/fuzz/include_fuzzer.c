@@ -2,16 +2,12 @@
  * ends, every file that it gives has a name of its own and as many lines as before, and its record reads back. */
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
 #include "jit/source/include_closure.h"
 
 #define HEADERS_MAX 8
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static size_t count_lines(const char *text, size_t bytes) {
   size_t lines = 0;

@@ -1,16 +1,12 @@
 /* Any bytes as a key text: a sound one is exactly its fields written out again; what is taken apart for comparing
  * differs from itself in nothing. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "fuzz/require.h"
 #include "jit/key/key_items.h"
 #include "jit/key/key_reader.h"
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static void check_fields(const struct mem *mem, const char *text, size_t bytes) {
   struct key_reader reader;

@@ -1,16 +1,12 @@
 /* Any text as one line of a manifest: it is refused on one line of at most the error's size, or it gives requests that
  * pass their family's rules. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
 #include "manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static void check_requests(const struct request_list *list) {
   for (size_t i = 0; i < list->count; i++) {

@@ -4,11 +4,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "fuzz/require.h"
 #include "jit/compile/preamble.h"
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,13 +1,9 @@
 /* Any bytes as a message of a compile worker: what is read as sound is the same when it is written and read again. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "fuzz/require.h"
 #include "jit/server/protocol.h"
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static void check_request(const struct mem *mem, const uint8_t *data, size_t size) {
   struct wire_request wire, again;

@@ -4,35 +4,19 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "fuzz/bounded_memory.h"
+#include "fuzz/require.h"
 #include "jit/key/key.h"
 #include "jit/record/record_sources.h"
 #include "jit/record/recorded.h"
 #include "support/temp_folder.h"
 
-/* What an input may make us allocate: larger claims are a matter of the bounds' own tests. */
-#define MEMORY_MAX ((size_t)64 << 20)
-
 #define HEX_BYTES (DIGEST_HEX_BYTES - 1)
 
 static struct temp_folder folder;
-
-static void require(int truth) {
-  if (!truth) abort();
-}
-
-static void *allocate(void *user, size_t bytes) {
-  (void)user;
-  return bytes <= MEMORY_MAX ? malloc(bytes) : NULL;
-}
-
-static void release(void *user, void *memory) {
-  (void)user;
-  free(memory);
-}
 
 static void write_named(const char *suffix, const void *data, size_t bytes, char path[TEMP_PATH_BYTES]) {
   struct digest digest;
@@ -89,13 +73,12 @@ static void check_request(struct recorded *recorded, const struct mem *mem, cons
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  const kjit_allocator hooks = {allocate, release, NULL};
   struct recorded recorded;
   struct mem mem;
   kjit_error error = {0};
   char path[TEMP_PATH_BYTES];
   begin();
-  require(mem_init(&mem, &hooks));
+  require(mem_init(&mem, &bounded_memory));
   write_named(RECORDED_SUFFIX, data, size, path);
   const kjit_status status = recorded_open(&recorded, &mem, file_ops_system(), path, &error);
   check_line(status, &error);

@@ -8,14 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
 #include "jit/cache/entry_layout.h"
 #include "jit/remote/remote_object.h"
 
 static const struct trust_key seed = {{7, 7, 7, 7}}, other_seed = {{8}};
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 /* The digest that an object is asked for by: that of its own key's text, where it has one. */
 static struct digest key_of(const uint8_t *data, size_t size) {

@@ -5,24 +5,9 @@
 
 #include "base/bytes.h"
 #include "base/files/frame.h"
+#include "fuzz/bounded_memory.h"
+#include "fuzz/require.h"
 #include "jit/bundle/sealed.h"
-
-/* What an input may make us allocate: larger claims are a matter of the bounds' own tests. */
-#define MEMORY_MAX ((size_t)64 << 20)
-
-static void require(int truth) {
-  if (!truth) abort();
-}
-
-static void *allocate(void *user, size_t bytes) {
-  (void)user;
-  return bytes <= MEMORY_MAX ? malloc(bytes) : NULL;
-}
-
-static void release(void *user, void *memory) {
-  (void)user;
-  free(memory);
-}
 
 static void check_unit(const struct sealed *sealed, const struct mem *mem, const struct sealed_unit *unit) {
   struct sealed_texts texts;
@@ -40,12 +25,11 @@ static void check_unit(const struct sealed *sealed, const struct mem *mem, const
 }
 
 static void check(const uint8_t *data, size_t size) {
-  const kjit_allocator hooks = {allocate, release, NULL};
   static const struct trust nobody;
   struct mem mem;
   struct sealed *sealed;
   kjit_error error = {0};
-  require(mem_init(&mem, &hooks));
+  require(mem_init(&mem, &bounded_memory));
   const kjit_status status = sealed_open(&sealed, &mem, NULL, data, size, &nobody, &error);
   if (status != KJIT_OK) {
     require(sealed == NULL && error.message[0] && !strchr(error.message, '\n'));

@@ -1,18 +1,14 @@
 /* Any text as a kernel's name: it is refused with a column, or it prints and is read back as the same; and whatever it
  * says, no rule, canonical form or number may misbehave. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
 #include "support/configs.h"
 #include "support/flash_variants.h"
 
 /* Longer than any name in any spelling, several times over. */
 #define TEXT_MAX 4096
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static void check_refusal(const kjit_error *error) {
   require(error->status == KJIT_ERR_PARSE);

@@ -1,17 +1,13 @@
 /* Any text as a tuned table: it is refused on one line that says where, or each of its rows passes every rule and the
  * whole is written and read again as it is. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attention/tune/tune_attention.h"
 #include "family/tune/tune_text.h"
+#include "fuzz/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static const struct family_place place = {"sm_90a", 132, 232448, {0}};
 

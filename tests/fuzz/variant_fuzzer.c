@@ -2,16 +2,12 @@
  * functions have one value at each place, whose blocks are never wrong about those values, and whose kernel text holds
  * nothing but what the printer writes. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attention/variant/create.h"
+#include "fuzz/require.h"
 
 #define TEXT_MAX 2048
-
-static void require(int truth) {
-  if (!truth) abort();
-}
 
 static int64_t documents[16] = {0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 3, INT64_MAX, INT32_MIN, 5, 5, 5};
 static float slopes[2] = {0.5f, -3};

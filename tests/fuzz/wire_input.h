@@ -2,19 +2,15 @@
 #ifndef KJIT_TESTS_FUZZ_WIRE_INPUT_H
 #define KJIT_TESTS_FUZZ_WIRE_INPUT_H
 
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fuzz/require.h"
 #include "jit/remote/remote_clock.h"
 #include "jit/remote/remote_wire.h"
 
 /* What a socket pair holds without a reader. */
 #define WIRE_INPUT_MAX 65536
-
-static inline void require(int truth) {
-  if (!truth) abort();
-}
 
 static inline void wire_input_open(struct remote_wire *wire, const uint8_t *data, size_t size) {
   int ends[2];

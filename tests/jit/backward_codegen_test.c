@@ -121,21 +121,10 @@ static uint32_t spill_budget(const kjit_config *config) {
 static void check(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
   const struct kernel *kernel = &batch->kernels[index];
-  char text[KJIT_CONFIG_TEXT_MAX] = "";
-  kjit_artifact *artifact = NULL;
-  kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_error error = {0};
-  bool clean = false;
-  if (kjit_config_build(codegen->runtime, &kernel->config, kernel->arch, 0, &artifact, &error) == KJIT_OK &&
-      kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
-    clean = info.spill_bytes <= spill_budget(&kernel->config) && info.log[0] == '\0';
-  batch->ms[index] = info.compile_ms;
-  if (!clean && kjit_config_print(&kernel->config, 0, text, sizeof text, NULL) == KJIT_OK) {
-    print_error("%s %s: %s spills %u bytes, stack %u, log \"%.300s\"\n", kernel->arch, text, error.message,
-                info.spill_bytes, info.local_bytes, info.log ? info.log : "");
+  kjit_artifact_info outcome;
+  if (!codegen_is_clean(codegen, &kernel->config, kernel->arch, spill_budget(&kernel->config), &outcome))
     atomic_fetch_add(&batch->wrong, 1);
-  }
-  kjit_artifact_release(artifact);
+  batch->ms[index] = outcome.compile_ms;
 }
 
 static int compare_ms(const void *a, const void *b) {

@@ -4,8 +4,10 @@
 #define KJIT_TESTS_JIT_CODEGEN_H
 
 #include <kjit/doctor.h>
+#include <kjit/family.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +83,31 @@ static inline void codegen_take_sample(struct codegen *batch, void *configs, siz
     memmove(all + j * bytes, all + (from + (size_t)(random >> 33) % (to - from)) * bytes, bytes);
   }
   batch->count = count;
+}
+
+/* Does a config compile without a word of the compiler's and without more than so many bytes of spills? Otherwise what
+ * is wrong with it is printed. `outcome` gets the figures of the compile, without texts; it may be NULL. */
+static inline bool codegen_is_clean(const struct codegen *batch, const kjit_config *config, const char *arch,
+                                    uint32_t most_spilled, kjit_artifact_info *outcome) {
+  char text[KJIT_CONFIG_TEXT_MAX] = "";
+  kjit_artifact *artifact = NULL;
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_error error = {0};
+  const bool is_built = kjit_config_build(batch->runtime, config, arch, 0, &artifact, &error) == KJIT_OK &&
+                        kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK;
+  const bool clean = is_built && info.spill_bytes <= most_spilled && info.log[0] == '\0';
+  if (!clean) {
+    (void)!kjit_config_print(config, 0, text, sizeof text, NULL);
+    print_error("%s %s: %s spills %u bytes, stack %u, log \"%.300s\"\n", arch, text, error.message, info.spill_bytes,
+                info.local_bytes, info.log ? info.log : "");
+  }
+  if (outcome) {
+    *outcome = info;
+    outcome->key = outcome->key_text = outcome->arch = outcome->entry = outcome->log = NULL;
+    outcome->cubin = NULL;
+  }
+  kjit_artifact_release(artifact);
+  return clean;
 }
 
 /* `compile` for each of the batch's configs. */

@@ -30,21 +30,8 @@ static int setup(void **state) {
 
 static void check(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
-  kjit_artifact *artifact = NULL;
-  kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_error error = {0};
-  char text[KJIT_CONFIG_TEXT_MAX] = "";
-  kjit_status status = kjit_config_print(&batch->configs[index], 0, text, sizeof text, &error);
-  if (status == KJIT_OK)
-    status = kjit_config_build(codegen->runtime, &batch->configs[index], "sm_90a", 0, &artifact, &error);
-  if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
-  const uint32_t spilled = info.spill_bytes;
-  const char *log = info.log;
-  if (status != KJIT_OK || spilled > MOST_SPILLED || (log && *log)) {
-    print_error("%s: %u bytes spilled, log \"%s\" %s\n", text, spilled, log ? log : "", error.message);
+  if (!codegen_is_clean(codegen, &batch->configs[index], "sm_90a", MOST_SPILLED, NULL))
     atomic_fetch_add(&batch->wrong, 1);
-  }
-  kjit_artifact_release(artifact);
 }
 
 static void choose_all(struct batch *batch) {

@@ -56,27 +56,12 @@ static uint32_t spill_budget(const kjit_config *config) {
   return sm90.split ? 320 : sm90.consumers == 3 && sm90.packed > 1 ? 24 : 16;
 }
 
-static bool is_clean(kjit_runtime *runtime, const kjit_config *config, struct outcome *outcome) {
-  char text[KJIT_CONFIG_TEXT_MAX] = "";
-  kjit_artifact *artifact = NULL;
-  kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_error error = {0};
-  bool clean = false;
-  if (kjit_config_build(runtime, config, "sm_90a", 0, &artifact, &error) == KJIT_OK &&
-      kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
-    clean = info.spill_bytes <= spill_budget(config) && info.log[0] == '\0';
-  *outcome = (struct outcome){info.compile_ms, info.cubin_bytes};
-  if (!clean && kjit_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK) {
-    print_error("%s: %s spills %u bytes, stack %u, log \"%.300s\"\n", text, error.message, info.spill_bytes,
-                info.local_bytes, info.log ? info.log : "");
-  }
-  kjit_artifact_release(artifact);
-  return clean;
-}
-
 static void check(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
-  if (!is_clean(codegen->runtime, &batch->configs[index], &batch->outcomes[index])) atomic_fetch_add(&batch->wrong, 1);
+  const kjit_config *config = &batch->configs[index];
+  kjit_artifact_info info;
+  if (!codegen_is_clean(codegen, config, "sm_90a", spill_budget(config), &info)) atomic_fetch_add(&batch->wrong, 1);
+  batch->outcomes[index] = (struct outcome){info.compile_ms, info.cubin_bytes};
 }
 
 static int compare_ms(const void *a, const void *b) {

@@ -15,6 +15,7 @@ ROOMS = {
     "base": (".", "files", "threads"),
     "jit": ("source", "request", "key", "toolkit", "cubin", "compile", "server", "cache", "record", "bundle", "remote",
             ".", "admin"),
+    "runtime": (".", "api"),
     "family": (".", "expression", "definition", "file", "tune"),
 }
 # A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language

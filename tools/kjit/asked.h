@@ -18,7 +18,7 @@ struct asked {
   "                   architecture of --arch, less what a user's family says that cannot run there\n"                  \
   "  --manifest FILE  one request a line, '#' begins a comment, '-' is standard input:\n"                              \
   "                     flash_forward sm_80,sm_90 (FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles\n"     \
-  "                     attention sm_90 dtype=bf16,head_dim=128\n"                                                     \
+  "                     attention sm_90a dtype=bf16,head_dim=128\n"                                                    \
   "                     kernels/softmax.yaml sm_90 threads=256,vec=8     (a file beside the manifest)\n"               \
   "  --arch A,B,...   sm_80, sm_90, ...; needed with --set; with --manifest in place of the architectures in it,\n"    \
   "                   for each of which a request that it cannot run is left out\n"

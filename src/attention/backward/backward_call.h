@@ -38,13 +38,6 @@ struct backward_call {
 void backward_fill(const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
                    struct flash_backward_params *params);
 
-/* Check that what a config says of the problem is so: dtype, head sizes, mask. KJIT_ERR_INVALID_CONFIG. */
-struct backward_traits {
-  int32_t dtype, head_dim, head_dim_v, causal;
-};
-kjit_status backward_match(const kjit_attention_problem *problem, const struct backward_traits *config,
-                           kjit_error *error);
-
 /* The kernels of a call, without their launches. */
 struct backward_choice {
   uint32_t count;

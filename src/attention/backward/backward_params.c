@@ -4,23 +4,11 @@
  * Threads: everything here is pure. */
 #include "attention/attention_arguments.h"
 #include "attention/backward/backward_call.h"
-#include "attention/rule.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 
 enum axis { BATCH, SEQ, HEADS };
 enum row_axis { ROW_BATCH, ROW_HEADS };
-
-kjit_status backward_match(const kjit_attention_problem *problem, const struct backward_traits *config,
-                           kjit_error *error) {
-  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
-  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
-  return status == KJIT_OK ? rule_check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
-}
 
 static struct flash_backward_strides strides_of(const kjit_tensor *tensor) {
   if (!tensor->data) return (struct flash_backward_strides){0};

@@ -3,6 +3,7 @@
  * Threads: everything here is pure, but for what a launch is prepared into, which is its caller's own. */
 #include <string.h>
 
+#include "attention/attention_arguments.h"
 #include "attention/backward/backward_call.h"
 #include "attention/backward/flash_backward.h"
 #include "base/error.h"
@@ -110,12 +111,12 @@ _Static_assert(KJIT_GRADIENT_Q == FLASH_BACKWARD_DQ && KJIT_GRADIENT_K == FLASH_
 static kjit_status fit(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error) {
   const kjit_attention_problem *problem = wanted->problem;
   const kjit_flash_backward_config *config = flash_backward_view(values);
-  struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   if (config->pass == FLASH_BACKWARD_DELTA) {
     traits.head_dim = (int32_t)problem->head_dim; /* delta reads neither columns of q nor the mask */
     traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
   }
-  return backward_match(problem, &traits, error);
+  return attention_arguments_match(problem, &traits, error);
 }
 
 /* ---- Launching ---- */

@@ -5,6 +5,7 @@
  * (base/threads/recent.h), and a miss encodes into the caller's own parameters. */
 #include <stddef.h>
 
+#include "attention/attention_arguments.h"
 #include "attention/backward/backward_call.h"
 #include "attention/backward/sm90_backward.h"
 #include "attention/rule.h"
@@ -246,7 +247,7 @@ static uint32_t needs(const int32_t *values) {
 static kjit_status fit(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error) {
   const kjit_attention_problem *problem = wanted->problem;
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
-  struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   const bool is_around = config->pass == BACKWARD_SM90_BEGIN || config->pass == BACKWARD_SM90_END;
   if (wanted->is_variant && (is_around || config->pass == BACKWARD_SM90_SUM))
     return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv) with a variant");
@@ -254,7 +255,7 @@ static kjit_status fit(const struct backward_wanted *wanted, const int32_t *valu
     return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk) or 4 (dv) with a variant and wide heads");
   if (is_around) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;           /* they know no mask */
   if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = (int32_t)problem->head_dim_v; /* nor columns of v */
-  return backward_match(problem, &traits, error);
+  return attention_arguments_match(problem, &traits, error);
 }
 
 static void add_variant(struct backward_launch *launch, const struct attention_variant_launch *variant) {

@@ -80,14 +80,9 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
 /* A causal problem with one query sees every key, as one without a mask does, so that either kernel computes it. */
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
   const kjit_attention_decode_sm90_config *config = decode_config_view(values);
-  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
-  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
-  if (status == KJIT_OK && problem->seq_q > 1)
-    status = rule_check_equal("causal", config->causal, causal, "arguments' flag", error);
+  struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  if (problem->seq_q == 1) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+  const kjit_status status = attention_arguments_match(problem, &traits, error);
   return status == KJIT_OK ? decode_check_problem(problem, error) : status;
 }
 

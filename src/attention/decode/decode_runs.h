@@ -28,7 +28,8 @@ struct decode_card decode_card_of(const struct family_place *place);
 
 struct decode_plan {
   uint32_t runs; /* at least 1, at most the key blocks of all tiles */
-  int64_t time;  /* the modelled time of a launch, in nanoseconds: good for comparing only */
+  int64_t time;  /* the modelled time of a launch, in nanoseconds, before runs are made more even: good for comparing
+                    only. Tiles were compared by it when their handicaps were measured. */
 };
 
 /* The number of runs with which a launch takes least. */

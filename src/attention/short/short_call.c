@@ -44,13 +44,8 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
 
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
   const kjit_attention_short_sm90_config *config = short_config_view(values);
-  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
-  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
-  if (status == KJIT_OK) status = rule_check_equal("causal", config->causal, causal, "arguments' flag", error);
+  const struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  kjit_status status = attention_arguments_match(problem, &traits, error);
   if (status == KJIT_OK && problem->seq_kv > config->tile_n)
     status = error_set(error, KJIT_ERR_INVALID_CONFIG, "tile_n is %d: must be at least the tensors' seq_kv, %lld",
                        (int)config->tile_n, (long long)problem->seq_kv);

@@ -11,6 +11,7 @@
  * by all threads, each as its own header says. */
 #include "attention/sm90/sm90_call.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -68,17 +69,6 @@ static const struct runtime_slot slot = {create_state, destroy_state};
 
 enum lse_axis { LSE_BATCH, LSE_HEADS };
 
-static kjit_status match(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
-                         kjit_error *error) {
-  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
-  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
-  return status == KJIT_OK ? rule_check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
-}
-
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                           kjit_error *error) {
   const struct sm90_card card = sm90_card_of(place->sm_count, &place->figures);
@@ -96,7 +86,9 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
 }
 
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
-  const kjit_status status = match(problem, sm90_config_view(values), error);
+  const kjit_attention_sm90_config *config = sm90_config_view(values);
+  const struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  const kjit_status status = attention_arguments_match(problem, &traits, error);
   return status == KJIT_OK ? sm90_check_problem(problem, error) : status;
 }
 
@@ -162,7 +154,8 @@ static void cut(struct sm90_call *call, struct state *state, const struct sm90_t
   call->tickets = is_uneven && call->tiles > device->multiprocessors ? state->tickets : NULL;
   call->workspace = NULL;
   if (parts == 1) return;
-  call->tickets = NULL; /* splits are about equally long, so they are dealt out beforehand */
+  assert(parts <= tiles->key_blocks); /* a split without keys would leave its counter of arrivals as it is */
+  call->tickets = NULL;               /* splits are about equally long, so they are dealt out beforehand */
   call->workspace = state->workspace;
   call->parts = parts;
   call->partial_bytes = sm90_tiles_partial_bytes(tiles, config, parts);

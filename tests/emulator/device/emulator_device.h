@@ -42,6 +42,10 @@ struct emulator_wgmma { // wgmma.mma_async m64nNk16
   bool bf16, accumulate, a_transposed, b_transposed;
 };
 
+// What an atomic access orders. Additions to data, whose order does not matter, are told from words by which threads
+// let each other know.
+enum emulator_order { EMULATOR_RELAXED, EMULATOR_ACQUIRES, EMULATOR_RELEASES, EMULATOR_BOTH, EMULATOR_ADDS };
+
 struct emulator_device_api {
   const emulator_place *(*place)();
   void (*trap)();
@@ -53,6 +57,10 @@ struct emulator_device_api {
   void (*store_shared)(unsigned address, const void *value, unsigned bytes);
   void (*load_global)(void *value, const void *address, unsigned bytes);
   void (*store_global)(void *address, const void *value, unsigned bytes);
+  // Of an atomic access: what it reads, and then what it writes.
+  void (*load_atomic)(void *value, const void *address, unsigned bytes, emulator_order order);
+  void (*store_atomic)(void *address, const void *value, unsigned bytes, emulator_order order);
+  void (*fence)(); // of global memory
 
   // A kernel's own reads and writes through pointers, where the compiler was asked to announce them.
   void (*announce)(const void *address, unsigned bytes, bool write);
@@ -85,7 +93,7 @@ struct emulator_device_api {
   void (*bulk_store)(void *global, unsigned shared, unsigned bytes, bool adds); // fp32 values; in a group
   void (*tensor_store_commit)();
   void (*tensor_store_wait)(int pending, bool read_only);
-  void (*proxy_fence)();
+  void (*proxy_fence)(bool global); // of shared memory alone, or of both
 
   void (*set_registers)(int registers, bool increase);
   void (*wgmma_fence)();

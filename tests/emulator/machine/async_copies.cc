@@ -13,7 +13,10 @@ void async_copy(unsigned shared, const void *global, unsigned bytes) {
   Block &block = *self().block;
   if (bytes > kChunkBytes) fail("cp.async of %u bytes", bytes);
   char *const target = access_shared(self(), shared, kChunkBytes, Access::kWrite, "cp.async");
-  if (bytes) check_global(global, kChunkBytes, kChunkBytes, "cp.async");
+  if (bytes) {
+    check_global(global, kChunkBytes, kChunkBytes, "cp.async");
+    order_global(self(), global, bytes, GlobalAccess::kRead, "cp.async");
+  }
   poison(target, kChunkBytes);
   chunk_at(block, shared).copying++;
   self().open_copies.push_back({shared, global, bytes});

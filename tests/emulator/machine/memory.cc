@@ -33,13 +33,36 @@ void store_shared(unsigned address, const void *value, unsigned bytes) {
 
 void load_global(void *value, const void *address, unsigned bytes) {
   check_global(address, bytes, bytes, "ld.global");
+  order_global(self(), address, bytes, GlobalAccess::kRead, "ld.global");
   memcpy(value, address, bytes);
 }
 
 void store_global(void *address, const void *value, unsigned bytes) {
   check_global(address, bytes, bytes, "st.global");
+  order_global(self(), address, bytes, GlobalAccess::kWrite, "st.global");
   memcpy(address, value, bytes);
   give_way(64);
+}
+
+void load_atomic(void *value, const void *address, unsigned bytes, emulator_order order) {
+  check_global(address, bytes, bytes, "an atomic access");
+  const bool acquires = order == EMULATOR_ACQUIRES || order == EMULATOR_BOTH;
+  if (acquires || order == EMULATOR_RELAXED) observe_word(self(), address, acquires);
+  memcpy(value, address, bytes);
+}
+
+void store_atomic(void *address, const void *value, unsigned bytes, emulator_order order) {
+  check_global(address, bytes, bytes, "an atomic access");
+  if (order == EMULATOR_ADDS)
+    order_global(self(), address, bytes, GlobalAccess::kAdd, "an addition");
+  else
+    publish_word(self(), address, order == EMULATOR_RELEASES || order == EMULATOR_BOTH);
+  memcpy(address, value, bytes);
+  give_way(64);
+}
+
+void fence() {
+  fence_global(self());
 }
 
 template <typename Visit> void for_chunks(Block &block, uint32_t address, unsigned bytes, Visit visit) {
@@ -122,7 +145,9 @@ static void announce(const void *address, unsigned bytes, bool write) {
   if (offset < launch.shared_bytes)
     access_shared(self(), block.shared_base + static_cast<uint32_t>(offset), bytes,
                   write ? Access::kWrite : Access::kRead, what);
-  else if (!launch.is_device_memory(launch.context, address, bytes))
+  else if (launch.is_device_memory(launch.context, address, bytes))
+    order_global(self(), address, bytes, write ? GlobalAccess::kWrite : GlobalAccess::kRead, what);
+  else
     fail("%s of %u bytes at %p: neither in device memory nor in shared memory", what, bytes, address);
 }
 
@@ -134,6 +159,9 @@ void fill_memory(emulator_device_api *device) {
   device->store_shared = store_shared;
   device->load_global = load_global;
   device->store_global = store_global;
+  device->load_atomic = load_atomic;
+  device->store_atomic = store_atomic;
+  device->fence = fence;
 }
 
 } // namespace emulator

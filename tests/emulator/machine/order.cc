@@ -69,12 +69,18 @@ size_t waits_of(const Block &block, size_t warp) {
 
 } // namespace
 
+// Behind these: how many of a warp's stores have reached global memory. Its lanes' stores are counted together.
+size_t stores_of(const Warp &warp) {
+  const Block &block = *warp.block;
+  return block.threads.size() + block.warps.size() + static_cast<size_t>(warp.index);
+}
+
 void reset_order(Block &block) {
   block.words.resize(machine().launch->shared_bytes / kWordBytes + 1);
   block.era++;
   block.product_readings.assign(block.chunks.size() * block.groups.size(), ProductReading{});
   for (auto &thread : block.threads) {
-    thread->clock.assign(block.threads.size() + block.warps.size(), 0);
+    thread->clock.assign(block.threads.size() + 2 * block.warps.size(), 0);
     thread->clock[static_cast<size_t>(thread->index)] = 1;
   }
 }

@@ -15,6 +15,7 @@
 #include "device/emulator_device.h"
 #include "machine.h"
 #include "machine/fiber.h"
+#include "machine/global_order.h"
 
 namespace emulator {
 
@@ -42,9 +43,6 @@ public:
 private:
   uint64_t state_;
 };
-
-// What a thread knows of all threads, and of the waits for products of all warps (order.cc).
-using Clock = std::vector<uint32_t>;
 
 // Why a thread does not run, for the scheduler and for the report of a deadlock.
 struct Wait {
@@ -97,8 +95,13 @@ struct Thread {
   std::deque<std::vector<AsyncCopy>> copy_groups;   // oldest first
   std::vector<TensorCopy> open_stores;              // no group yet
   std::deque<std::vector<TensorCopy>> store_groups; // oldest first
+  std::deque<uint32_t> groups_written;              // of groups that may not have reached global memory: the warp's
+                                                    // stores until their end
   uint32_t proxy_fences = 0;                        // passed so far
   Clock clock, fenced;                              // what it knows, and knew at its last proxy fence
+  Clock fenced_global;                              // the same of a fence that covers global memory
+  std::vector<std::shared_ptr<const Knowledge>> observed; // by atomic reads since the last fence
+  std::shared_ptr<const Knowledge> last_acquired;
 };
 
 // Threads that execute an instruction together.
@@ -120,6 +123,7 @@ struct Warp {
       product_groups; // for each committed group of wgmma that was not waited for: products until its end
   bool products_fenced = false;
   uint32_t product_waits = 0; // passed so far
+  uint32_t stores = 0;        // cp.async.bulk stores asked for so far
   uint64_t products_over = 0; // number of the last one waited for
 };
 
@@ -218,6 +222,7 @@ struct Block {
   std::map<uint32_t, Mbarrier> mbarriers;
   std::vector<TensorCopy> loads;     // in flight
   std::vector<CopyArrival> arrivals; // in flight
+  BlockKnowledge known;              // of other blocks
 };
 
 // A launch under way. One for each call of emulator_run().
@@ -231,6 +236,7 @@ struct Machine {
   bool napped = false;   // it ended in __nanosleep()
   uint64_t naps = 0;     // turns in a row that did, while nothing was delivered
   Thread *running = nullptr;
+  GlobalOrder global;
   std::vector<std::unique_ptr<Block>> blocks; // places for blocks that are under way at the same time
 };
 
@@ -269,6 +275,7 @@ bool order_is_fenced(const Thread &by, uint32_t address);
 void join(Clock &to, const Clock &from);
 void let_know(Clock &to, Thread &by);
 void count_product_wait(Warp &warp);
+size_t stores_of(const Warp &warp);
 void note_product_reading(Warp &warp, uint64_t product, uint32_t address);
 void order_after_products(Thread &by, uint32_t address, const char *what);
 

@@ -68,13 +68,22 @@ void check_map(const emulator_tensor_map &map, int rank, const char *what) {
         what);
 }
 
-void check_rows(const TensorCopy &copy, const char *what) {
+// What the tensor has of each row of the box.
+template <typename Visit> void for_rows(const TensorCopy &copy, Visit visit) {
+  const unsigned size = copy.map.element_bytes;
   for (unsigned i = 0; i < geometry_of(copy.map).rows; i++) {
     const Row row = row_of(copy, i);
-    const unsigned size = copy.map.element_bytes;
-    if (row.first < row.last)
-      check_global(row.start + row.first * size, static_cast<unsigned>(row.last - row.first) * size, size, what);
+    if (row.first < row.last) visit(row.start + row.first * size, static_cast<unsigned>(row.last - row.first) * size);
   }
+}
+
+void check_rows(const TensorCopy &copy, const char *what) {
+  for_rows(copy, [&](const char *row, unsigned bytes) { check_global(row, bytes, copy.map.element_bytes, what); });
+}
+
+void order_rows(const TensorCopy &copy, size_t index, uint32_t at, GlobalAccess access, const char *what) {
+  for_rows(copy,
+           [&](const char *row, unsigned bytes) { order_global_copy(self(), index, at, row, bytes, access, what); });
 }
 
 // The copy that an instruction asks for, its map and addresses checked.
@@ -158,6 +167,7 @@ void begin_load(Block &block, TensorCopy &copy, unsigned alignment, const char *
   copy.due = choose_due();
   copy.asker = self().index;
   copy.asked_at = self().clock[static_cast<size_t>(copy.asker)]++;
+  order_rows(copy, static_cast<size_t>(copy.asker), copy.asked_at, GlobalAccess::kRead, what);
   block.loads.push_back(copy);
 }
 
@@ -202,6 +212,8 @@ void begin_store(Block &block, const TensorCopy &copy, const char *what) {
     order_access(self(), address, kChunkBytes, Access::kRead, what);
     chunk.reading++;
   });
+  Warp &warp = *self().warp;
+  order_rows(copy, stores_of(warp), ++warp.stores, copy.adds ? GlobalAccess::kAdd : GlobalAccess::kWrite, what);
   self().open_stores.push_back(copy);
 }
 
@@ -222,6 +234,7 @@ void bulk_store(void *global, unsigned shared, unsigned bytes, bool adds) {
 
 void tensor_store_commit() {
   self().store_groups.push_back(std::move(self().open_stores));
+  self().groups_written.push_back(self().warp->stores);
   self().open_stores.clear();
 }
 
@@ -248,9 +261,12 @@ void perform_store(Thread &thread, const TensorCopy &copy) {
   });
 }
 
-// What has read shared memory has reached global memory, too: nobody can tell the difference before the grid ends.
-void tensor_store_wait(int pending, bool) {
+// What has read shared memory has reached global memory, too; the thread may rely on it only behind a wait that is not
+// for reading alone.
+void tensor_store_wait(int pending, bool read_only) {
   Thread &thread = self();
+  for (; !read_only && thread.groups_written.size() > static_cast<size_t>(pending); thread.groups_written.pop_front())
+    thread.clock[stores_of(*thread.warp)] = thread.groups_written.front();
   while (thread.store_groups.size() > static_cast<size_t>(pending)) {
     for (const TensorCopy &copy : thread.store_groups.front())
       perform_store(thread, copy);
@@ -258,9 +274,11 @@ void tensor_store_wait(int pending, bool) {
   }
 }
 
-void proxy_fence() {
-  self().proxy_fences++;
-  self().fenced = self().clock;
+void proxy_fence(bool global) {
+  Thread &thread = self();
+  thread.proxy_fences++;
+  thread.fenced = thread.clock;
+  if (global) thread.fenced_global = thread.clock;
 }
 
 void perform_load(Block &block, const TensorCopy &copy) {

@@ -1,5 +1,6 @@
 // Instructions that one warp executes together: shuffles, votes, ldmatrix, stmatrix, mma.sync. Each waits until all of
 // its lanes have arrived with the same instruction.
+#include <algorithm>
 #include <cstring>
 
 #include "machine/state.h"
@@ -29,6 +30,14 @@ void sync_warp(unsigned mask) {
   });
 }
 
+// Who gets a value from an atomic read, by way of a shuffle, has seen it as if by a read of its own: a fence of its own
+// makes of that what it makes of a read.
+void hand_on(const Thread &from, Thread &to) {
+  for (size_t i = 0; &from != &to && i < from.observed.size(); i++)
+    if (std::find(to.observed.begin(), to.observed.end(), from.observed[i]) == to.observed.end())
+      to.observed.push_back(from.observed[i]);
+}
+
 void shuffle(emulator_shuffle *operands) {
   check_mask(operands->mask);
   meet_warp("shfl.sync", operands, [](auto &members) {
@@ -37,6 +46,7 @@ void shuffle(emulator_shuffle *operands) {
       auto &own = operands_of<emulator_shuffle>(members, i);
       if (own.from < 0 || own.from >= size) fail("shfl.sync from lane %d", own.from);
       own.result = operands_of<emulator_shuffle>(members, own.from).value;
+      hand_on(*members[static_cast<size_t>(own.from)], *members[static_cast<size_t>(i)]);
     }
   });
 }

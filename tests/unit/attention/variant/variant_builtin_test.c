@@ -94,12 +94,6 @@ static void test_variant_builtin__types_that_are_not_read_are_refused(void **sta
   assert_contains(error.message, "bias");
 }
 
-static int setup(void **state) {
-  (void)state;
-  variant_data_fill();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_variant_builtin__masks_mean_what_flash_attention_says),
@@ -107,5 +101,5 @@ int main(void) {
       cmocka_unit_test(test_variant_builtin__are_made_once),
       cmocka_unit_test(test_variant_builtin__types_that_are_not_read_are_refused),
   };
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return cmocka_run_group_tests(tests, variant_data_setup, NULL);
 }

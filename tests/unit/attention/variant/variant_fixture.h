@@ -94,6 +94,13 @@ static inline void variant_data_fill(void) {
   data.len[1] = 77;
 }
 
+/* The setup of a group of tests that read them. */
+static inline int variant_data_setup(void **state) {
+  (void)state;
+  variant_data_fill();
+  return 0;
+}
+
 struct variant_made {
   kjit_attention_variant *variant;
   struct kjit_variant_arguments arguments;

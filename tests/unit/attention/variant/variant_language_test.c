@@ -309,12 +309,6 @@ static void test_variant_language__memory_that_runs_out_is_an_error(void **state
   assert_true(succeeded);
 }
 
-static int setup(void **state) {
-  (void)state;
-  variant_data_fill();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_variant_language__arithmetic_rounds_down_and_wraps),
@@ -332,5 +326,5 @@ int main(void) {
       cmocka_unit_test(test_variant_language__more_numbers_than_parameters_are_constants),
       cmocka_unit_test(test_variant_language__memory_that_runs_out_is_an_error),
   };
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return cmocka_run_group_tests(tests, variant_data_setup, NULL);
 }

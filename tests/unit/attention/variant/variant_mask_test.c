@@ -126,12 +126,6 @@ static void test_variant_mask__that_is_always_true_is_none(void **state) {
   kjit_attention_variant_free(made.variant);
 }
 
-static int setup(void **state) {
-  (void)state;
-  variant_data_fill();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_variant_mask__agrees_with_its_meaning_everywhere),
@@ -141,5 +135,5 @@ int main(void) {
       cmocka_unit_test(test_variant_mask__minus_infinity_in_a_score_is_a_mask),
       cmocka_unit_test(test_variant_mask__that_is_always_true_is_none),
   };
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return cmocka_run_group_tests(tests, variant_data_setup, NULL);
 }

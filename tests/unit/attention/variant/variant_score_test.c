@@ -204,12 +204,6 @@ static double run(const struct variant_made *made, const struct variant_program 
   return results[0].real;
 }
 
-static int setup(void **state) {
-  (void)state;
-  variant_data_fill();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_variant_score__classes_are_found),
@@ -219,5 +213,5 @@ int main(void) {
       cmocka_unit_test(test_variant_score__public_evaluation_gives_all_three),
       cmocka_unit_test(test_variant_score__explanation_names_everything),
   };
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return cmocka_run_group_tests(tests, variant_data_setup, NULL);
 }

@@ -26,15 +26,15 @@ emulator->store_shared(shared, values, sizeof values);
 EMULATOR_PTX("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"){
     static void run(void *global, float a, float b, float c, float d){const float values[4] = {a, b, c, d};
 float sums[4];
-emulator->load_global(sums, global, sizeof sums);
+emulator->load_atomic(sums, global, sizeof sums, EMULATOR_ADDS);
 for (int i = 0; i < 4; i++)
   sums[i] += values[i];
-emulator->store_global(global, sums, sizeof sums);
+emulator->store_atomic(global, sums, sizeof sums, EMULATOR_ADDS);
 }
 }
 ;
 
-EMULATOR_PTX("fence.proxy.async;"){static void run(){emulator->proxy_fence();
+EMULATOR_PTX("fence.proxy.async;"){static void run(){emulator->proxy_fence(true);
 }
 }
 ;
@@ -47,14 +47,14 @@ w0 = c.word[0], w1 = c.word[1], w2 = c.word[2], w3 = c.word[3];
 }
 ;
 
-EMULATOR_PTX("ld.acquire.gpu.global.s32 %0, [%1];"){
-    static void run(int &value, const int *global){emulator->load_global(&value, global, sizeof value);
+EMULATOR_PTX("ld.acquire.gpu.global.s32 %0, [%1];"){static void run(int &value, const int *global){
+    emulator->load_atomic(&value, global, sizeof value, EMULATOR_ACQUIRES);
 }
 }
 ;
 
 EMULATOR_PTX("red.release.gpu.global.add.s32 [%0], %1;"){
-    static void run(int *global, int value){atomicAdd(global, value);
+    static void run(int *global, int value){emulator_add(global, value, EMULATOR_RELEASES);
 }
 }
 ;
