@@ -49,16 +49,17 @@ static bool is_odd(int64_t columns) {
 }
 
 /* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. With slow
- * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
- * of 120 columns: 215 us on an H100 and 171 here), but for more than half of a tile's also where heads fill two thirds
- * of the card (44 rows of 96 heads over 11,055 keys of 112: 195 and 213), or so few that it splits keys (50 rows of 12
- * heads over 2,439 keys of 96: 21 and 26). */
+ * memory it is not so for one warp's rows (on an H100, here and by attention_sm90: 16 rows of 2,780 heads over 300 keys
+ * of 120 columns 171 and 215 us, of 672 heads over 243 keys of 64 columns 26.9 and 30.4). Of heads whose rows are no
+ * whole lines it then is so for more than half of a tile's rows also where heads fill two thirds of the card (44 rows
+ * of 96 heads over 11,055 keys of 112 columns: 213 and 195), or so few that it splits keys (50 rows of 12 heads over
+ * 2,439 keys of 96: 26 and 21). */
 static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows,
                                        const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const bool fills = heads * 5 >= all * 4;
-  if (!has_slow_memory(card) || !is_odd(problem->head_dim)) return rows >= ROWS_OF_A_WARP && fills;
-  if (rows > FEW_ROWS / 2) return heads * 3 >= all * 2 || heads * 4 <= all;
+  if (!has_slow_memory(card)) return rows >= ROWS_OF_A_WARP && fills;
+  if (rows > FEW_ROWS / 2 && is_odd(problem->head_dim)) return heads * 3 >= all * 2 || heads * 4 <= all;
   return rows > ROWS_OF_A_WARP && fills;
 }
 
@@ -86,7 +87,8 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
   const bool has_many =
       problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
-  const int64_t least = has_many && rows < ROWS_OF_A_WARP          ? LEAST_OF_MANY
+  const int64_t few_rows = has_slow_memory(card) ? ROWS_OF_A_WARP : ROWS_OF_A_WARP - 1;
+  const int64_t least = has_many && rows <= few_rows               ? LEAST_OF_MANY
                         : is_one_query_of_few_heads(problem, card) ? LEAST_OF_FEW
                                                                    : LEAST_KEYS;
   if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_wide_for_many_rows(problem, rows) &&
@@ -144,6 +146,34 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* Slow memory and heads of 64 or 128 columns: two steps of 64 keys on their way to each of two blocks of threads, some
+ * 9 MB in all, are as many as memory uses, and more of them are slower. On an H100, in place of steps of 128 keys and
+ * three stages: 64 columns, 192 tiles over 6,030 keys 113 us (124), 48 over 36,294 163 (173), 80 over 23,560 178 (180),
+ * 1,408 over 511 74.8 (75.9), 672 over 243 26.9 (30.9); in place of steps of 64 keys and three stages: 128 columns, 36
+ * tiles over 7,771 keys 66.6 (68.5), 18 over 29,360 107.0 (109.8), 20 over 36,874 142.4 (144.9). Tiles that fill three
+ * blocks on each multiprocessor and not two have these: 300 over 5,502 keys of 64 columns 156 (159 with two, 165 as
+ * before), 304 over 1,694 61.0 (67.1, 64.2).
+ *
+ * Short launches wait for each step, so they take long steps: 14 tiles over 1,962 keys 13.0, and 14.6 with short ones;
+ * 24 over 11,181 40.3 and 41.1. docs/lab-notes/races.md. */
+static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                             const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { STEP = 64, SHORT_STEP = 48, LEAST_BYTES = 32 << 20, LEAST_OF_PARTS = 96 << 20 };
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t bytes = tiles * problem->seq_kv * (problem->head_dim + problem->head_dim_v) * 2;
+  const bool is_narrow = columns == DECODE_BAND_COLUMNS, is_whole = tiles >= all;
+  if (!has_slow_memory(card) || rows > ROWS_OF_A_WARP || is_odd(problem->head_dim) || is_odd(problem->head_dim_v))
+    return false;
+  if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole)) return false;
+  if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : LEAST_BYTES)) return false;
+  config->stages = 2;
+  if (is_narrow && tiles > 2 * all && tiles <= 3 * all)
+    set_blocks(config, SHORT_STEP, 3);
+  else
+    set_blocks(config, STEP, 2);
+  return decode_fits(config);
+}
+
 /* The time of a launch, with a handicap for parts of heads of 64 columns that read slower than the model says: more
  * parts than the card runs at a time, because its multiprocessors end with one block of threads each, and steps of 128
  * keys by three blocks. Measured on an H200, 56 tiles over 27,075 keys, seven parts each, us: steps of 128 keys by two
@@ -173,6 +203,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
+  if (choose_two_steps(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;
     if (rows < tiles[i].least_rows || rows > tiles[i].rows) continue;
