@@ -74,14 +74,17 @@ static void test_attention__head_size_256_is_right(void **state) {
 }
 
 /* Memory of its own for O beside two tiles of Q: of one chunk of columns and of two, tiles of a single step and of
- * several, three consumers, packed heads. By default the first two; with KJIT_TEST_ALL_CONFIGS=1 all. */
+ * several, three consumers, packed heads, few keys of rows that are no whole lines. By default the first two; with
+ * KJIT_TEST_ALL_CONFIGS=1 all. */
 static const struct {
   int64_t head_dim, heads_q, heads_kv, seq_q, seq_kv;
   int causal, consumers, tile_n, stages, packed;
 } late[] = {{64, 4, 4, 300, 300, 1, 2, 128, 2, 1},  {128, 3, 3, 270, 270, 0, 2, 128, 2, 1},
             {64, 4, 2, 500, 100, 0, 3, 128, 2, 1},  {128, 4, 2, 260, 200, 1, 2, 64, 3, 1},
             {64, 8, 2, 150, 150, 1, 2, 128, 2, 4},  {128, 4, 4, 300, 40, 0, 1, 64, 2, 1},
-            {128, 2, 2, 700, 700, 1, 2, 128, 2, 1}, {64, 6, 6, 200, 128, 1, 3, 128, 3, 1}};
+            {128, 2, 2, 700, 700, 1, 2, 128, 2, 1}, {64, 6, 6, 200, 128, 1, 3, 128, 3, 1},
+            {120, 4, 2, 300, 41, 0, 2, 32, 2, 1},   {176, 2, 2, 300, 35, 0, 2, 32, 2, 1},
+            {40, 3, 3, 400, 43, 0, 3, 64, 2, 1}};
 
 static void run_late(struct gpu_fixture *fixture, size_t i) {
   const struct trial_problem problem = {
@@ -95,7 +98,7 @@ static void run_late(struct gpu_fixture *fixture, size_t i) {
   snprintf(text, sizeof text,
            "dtype=bf16,head_dim=%d,head_dim_v=%d,causal=%d,consumers=%d,tile_n=%d,stages=%d,q_buffers=2,o_chunks=%d,"
            "ping_pong=1,rescale_slack=15,packed=%d,split=0",
-           columns, columns, late[i].causal, late[i].consumers, late[i].tile_n, late[i].stages, columns / 64,
+           columns, columns, late[i].causal, late[i].consumers, late[i].tile_n, late[i].stages, (columns + 63) / 64,
            late[i].packed);
   attention_run_config(fixture, "attention_sm90", text, &problem);
 }

@@ -20,9 +20,11 @@ enum {
   LEAST_OF_FEW = 65,       /* the same for one query of few columns with no more key heads than SMs */
   ROWS_OF_A_WARP = 16,     /* rows that use all of a warp's products, which a tile makes in any case */
   SLOW_BYTES_A_US = 25000, /* bytes for each SM below which memory is slow */
-  LONG_KEYS = 512,         /* keys from which on many tiles take steps of 128 keys, with slow memory */
-  NARROW_KEYS = 2048,      /* keys from which on heads of less than 64 columns are as wider ones, with slow memory */
-  WIDE_COLUMNS = 128       /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
+  FEW_KEYS = 1024,    /* keys up to which one warp's rows of many heads were measured with memory that is not slow */
+  LONG_KEYS = 512,    /* keys from which on many tiles take steps of 128 keys, with slow memory */
+  NARROW_KEYS = 2048, /* keys from which on heads of less than 64 columns are as wider ones, with slow memory */
+  LEAST_BYTES = 32 << 20, /* of K and V, from which on a launch does not mostly wait for its first and last steps */
+  WIDE_COLUMNS = 128      /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -60,6 +62,25 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
   return rows > ROWS_OF_A_WARP && fills;
 }
 
+/* Bytes of K and V. */
+static int64_t key_bytes(const kjit_attention_problem *problem) {
+  enum { ELEMENT_BYTES = 2 };
+  return problem->batch * problem->heads_kv * problem->seq_kv * (problem->head_dim + problem->head_dim_v) *
+         ELEMENT_BYTES;
+}
+
+/* One warp's rows of more heads of 64 columns than two for each multiprocessor: here by few bytes on their way and by
+ * attention_sm90, us: 672 heads over 243 keys 22.8 and 25.9 on an H200, 26.9 and 30.4 on an H100; on an H200 400 over
+ * 600 26.3 and 30.7, 960 over 1,000 72.5 and 76.5. Of 128 columns attention_sm90 is as fast or faster. Slow memory
+ * gives as much to so few bytes whatever the heads and keys. */
+static bool is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64_t rows,
+                                    const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  if (rows != ROWS_OF_A_WARP || key_bytes(problem) < LEAST_BYTES) return false;
+  if (problem->head_dim != DECODE_BAND_COLUMNS || problem->head_dim_v != DECODE_BAND_COLUMNS) return false;
+  return decode_has_slow_memory(card) ? heads >= all : heads > 2 * all && problem->seq_kv <= FEW_KEYS;
+}
+
 /* Four warps are all that an SM then holds, and each of them reads K and V of a step from shared memory for its own 16
  * rows. On an H200, here and by attention_sm90: 58 rows of 7 heads over 62,245 keys of 192 columns 171 and 126 us, 64
  * rows of 20 heads over 383 keys of 152 columns 31 and 12, and no shape tried was slower there. */
@@ -84,11 +105,12 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
   const bool has_many =
       problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
-  const int64_t least = has_many && rows < ROWS_OF_A_WARP          ? LEAST_OF_MANY
-                        : is_one_query_of_few_heads(problem, card) ? LEAST_OF_FEW
-                                                                   : LEAST_KEYS;
+  const bool is_warp = is_warp_of_narrow_heads(problem, rows, card);
+  const int64_t least = has_many && (rows < ROWS_OF_A_WARP || is_warp) ? LEAST_OF_MANY
+                        : is_one_query_of_few_heads(problem, card)     ? LEAST_OF_FEW
+                                                                       : LEAST_KEYS;
   if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_wide_for_many_rows(problem, rows) &&
-      !is_many_rows_of_many_heads(problem, rows, card))
+      (is_warp || !is_many_rows_of_many_heads(problem, rows, card)))
     return decode_check_problem(problem, error);
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld and seq_kv %lld: attention_decode_sm90 is for at most 64 query rows of a key head "
@@ -142,6 +164,45 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* More tiles than two blocks of threads on each multiprocessor take: three or four blocks, of which the rounds hold
+ * fewer tiles in all; short steps, unless the last one would be emptier. 300 tiles over 5,502 keys of 64 columns take
+ * 156 us on an H100 with three blocks (159 with two), 304 over 1,694 61.0 (67.1); 400 tiles over 600 26.3 on an H200
+ * with four blocks and 34.8 with three, which leave four tiles for a second round. */
+static void choose_rounds(int64_t tiles, int64_t keys, int64_t all, kjit_attention_decode_sm90_config *config) {
+  enum { STEP = 64, SHORT_STEP = 48, THREE = 3, FOUR = 4, MORE_PERCENT = 101 };
+  const int64_t of_three = integer_divide_up(tiles, THREE * all) * THREE;
+  const int64_t of_four = integer_divide_up(tiles, FOUR * all) * FOUR;
+  const int64_t most = integer_round_up(keys, STEP) * MORE_PERCENT;
+  const bool is_emptier = integer_round_up(keys, SHORT_STEP) * 100 > most;
+  set_blocks(config, is_emptier ? STEP : SHORT_STEP, of_four < of_three ? FOUR : THREE);
+}
+
+/* Slow memory and heads of 64 or 128 columns: two steps of 64 keys on their way to each of two blocks of threads, some
+ * 9 MB in all, are as many as memory uses, and more of them are slower. On an H100, in place of steps of 128 keys and
+ * three stages: 64 columns, 192 tiles over 6,030 keys 113 us (124), 48 over 36,294 163 (173), 80 over 23,560 178 (180),
+ * 1,408 over 511 74.8 (75.9); in place of steps of 64 keys and three stages: 128 columns, 36 tiles over 7,771 keys 66.6
+ * (68.5), 18 over 29,360 107.0 (109.8), 20 over 36,874 142.4 (144.9).
+ *
+ * Short launches wait for each step, so they take long steps: 14 tiles over 1,962 keys 13.0, and 14.6 with short ones;
+ * 24 over 11,181 40.3 and 41.1. docs/lab-notes/races.md. */
+static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                             const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { STEP = 64, LEAST_OF_PARTS = 96 << 20 };
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, bytes = key_bytes(problem);
+  const bool is_narrow = columns == DECODE_BAND_COLUMNS, is_whole = tiles >= all;
+  const bool is_slow = decode_has_slow_memory(card) && rows <= ROWS_OF_A_WARP;
+  if (!is_slow && !is_warp_of_narrow_heads(problem, rows, card)) return false;
+  if (is_odd(problem->head_dim) || is_odd(problem->head_dim_v)) return false;
+  if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole)) return false;
+  if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : LEAST_BYTES)) return false;
+  config->stages = 2;
+  if (is_narrow && tiles > 2 * all)
+    choose_rounds(tiles, problem->seq_kv, all, config);
+  else
+    set_blocks(config, STEP, 2);
+  return decode_fits(config);
+}
+
 /* The time of a launch, with a handicap for parts of heads of 64 columns that read slower than the model says: more
  * parts than the card runs at a time, because its multiprocessors end with one block of threads each, and steps of 128
  * keys by three blocks. Measured on an H200, 56 tiles over 27,075 keys, seven parts each, us: steps of 128 keys by two
@@ -171,6 +232,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
+  if (choose_two_steps(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;
     if (rows < tiles[i].least_rows || rows > tiles[i].rows) continue;

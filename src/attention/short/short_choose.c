@@ -22,12 +22,15 @@ enum {
   MOST_QUERIES = 3,   /* tiles of a consumer, as heads */
   MANY_TILES = 32,    /* of a key head, where rows are no whole lines: with more tiles, and no more than */
   LEAST_KEYS = 64,    /* so many keys and */
-  NARROW_V = 96,      /* columns of V, attention_sm90 is faster */
+  NARROW_V = 80,      /* columns of V, attention_sm90 is faster; and from */
+  LONG_QUERIES = 640, /* so many queries on with no more than */
+  WIDE_LEAST = 96,    /* so many keys and */
+  MOST_V = 192,       /* columns of V */
   PACKED_V = 128,     /* columns of V up to which grouped heads of so many */
   PACKED_ROUNDS = 8,  /* tiles for each multiprocessor are packed more rarely */
   WIDE_KEYS = 240,    /* with more, and more columns of V than */
   WIDE_V = 96,        /* these, three consumers' scores and products spill */
-  LONG_TRIANGLE = 224 /* queries and keys under a causal mask */
+  LONG_TRIANGLE = 208 /* queries and keys under a causal mask */
 };
 
 int64_t short_tiles(const kjit_attention_problem *problem) {
@@ -50,12 +53,16 @@ static bool wants_packing(const kjit_attention_problem *problem, uint32_t sm_cou
 }
 
 /* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
- * tiles of 192 queries take fewer of them: 80 columns, 885 queries, 28 keys 204 us on an H100 and 228 here; 40 columns,
- * 4,096 queries, 43 keys 292 us on an H200 and 345. */
-static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem) {
+ * tiles of 128 or 192 queries, neighbouring ones at the same time, take fewer of them (sm90_output.c): here and there,
+ * us, on an H200: 120 columns, 1,539 queries, 41 keys 150 and 95 (on an H100 192 and 113); 176 columns, 1,884 queries,
+ * 35 keys 96 and 81; 160 columns, 17,013 queries, 94 keys 183 and 166. With more keys it is the other way round: 72
+ * columns, 185 keys 184 and 196; 112 columns, 171 keys 171 and 214. */
+static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem, uint32_t sm_count) {
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
-  return problem->head_dim % SHORT_BAND_COLUMNS && problem->head_dim_v <= NARROW_V && problem->seq_kv <= LEAST_KEYS &&
-         head_tiles > MANY_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+  if (problem->head_dim % SHORT_BAND_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
+  if (problem->head_dim_v <= NARROW_V) return problem->seq_kv <= LEAST_KEYS && head_tiles > MANY_TILES;
+  return problem->head_dim_v <= MOST_V && problem->seq_kv <= WIDE_LEAST && problem->seq_q >= LONG_QUERIES &&
+         short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
 }
 
 /* A causal mask leaves a tile of 128 queries few steps of 128 keys, and O's memory of its own makes their change cheap
@@ -71,10 +78,10 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
-  if (is_read_in_parts_of_lines(problem))
+  if (is_read_in_parts_of_lines(problem, sm_count))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "head_dim is %lld: many queries over at most 64 keys are for attention_short_sm90 with multiples "
-                     "of 64 or more than 96 columns",
+                     "head_dim is %lld: many queries over at most 64 keys, or 96 of more than 80 columns, are for "
+                     "attention_short_sm90 with multiples of 64 or more than 192 columns",
                      (long long)problem->head_dim);
   if (is_long_triangle(problem))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
@@ -108,6 +115,15 @@ static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2
  * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
 static bool spills(const kjit_attention_short_sm90_config *config) {
   return config->consumers == SHORT_CONSUMERS_WITH_GROUP && config->tile_n > WIDE_KEYS && config->head_dim_v > WIDE_V;
+}
+
+/* Where nothing else fits than one tile of Q for each of two warpgroups, a triangle of many tiles waits for every one
+ * of them: 187 causal queries and keys of 13 x 48 heads of 72 columns 46 us on an H200 and 36 by attention_sm90 (52 and
+ * 41 on an H100), 180 of 64 x 16 of 128 columns 71 and 58. With few tiles it is as fast here. */
+static bool is_starved_triangle(const kjit_attention_problem *problem, uint32_t sm_count,
+                                const kjit_attention_short_sm90_config *config) {
+  return config->causal && config->q_buffers == 1 && config->head_dim_v >= SHORT_BAND_COLUMNS &&
+         problem->seq_q > 2 * SHORT_ROWS && short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
 }
 
 /* Take the first shape whose registers and shared memory hold the problem. */
@@ -147,6 +163,10 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
+  if (is_starved_triangle(problem, sm_count, &config))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_kv is %lld: attention_short_sm90 has room for one tile of Q alone, of many causal ones",
+                     (long long)problem->seq_kv);
   if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
   else

@@ -317,7 +317,12 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
   const bool has_three =
       find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
+  const bool has_two_steps = config->o_chunks > 0 && config->tile_n < FEW_KEYS; /* sm90_output.c: because of its O */
   if (config->q_buffers == 2) config->o_chunks = 0; /* windows of 64 columns lost 4 % by it, documents gained 5 */
+  if (config->q_buffers == 2 && has_two_steps) {
+    set_consumers(config, steps, problem->seq_kv, best_consumers(problem, steps));
+    choose_tile(config);
+  }
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
   if (needs->is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)

@@ -1,4 +1,5 @@
-/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q.
+/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q: those with few key blocks, and
+ * those of few keys whose rows are no whole lines.
  *
  * O that is stored through Q holds its Q buffer until the tile's end, so that the Q after the next is asked for a step
  * later. With few key blocks a tile that is not in time. O of its own leaves room for two consumers, 128 keys and heads
@@ -15,7 +16,14 @@ enum {
   MOST_COLUMNS = 128,
   FEW_SEEN = 576,   /* keys that a tile sees in the mean */
   SHORT_KEYS = 256, /* of heads that fill both chunks, without a mask */
-  MANY_ROUNDS = 3   /* tiles for each multiprocessor, from which on it does not matter how the last of them end */
+  LEAST_KEYS = 32,  /* of a step of two, where rows are no whole lines, */
+  STEP_KEYS = 16,
+  MOST_KEYS = 96,     /* of so many keys and */
+  MOST_V = 192,       /* so many columns, or */
+  NARROW_KEYS = 64,   /* so many keys in one step */
+  NARROW_V = 80,      /* of so many columns, both from */
+  LONG_QUERIES = 640, /* so many queries on */
+  MANY_ROUNDS = 3     /* tiles for each multiprocessor, from which on it does not matter how the last of them end */
 };
 
 /* Is the last tile of so many rows, or the last step of so many keys, more than half full? If it is not, the smaller
@@ -46,9 +54,37 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
   return columns < MOST_COLUMNS || problem->seq_kv <= SHORT_KEYS;
 }
 
+/* Few keys of heads whose rows are no whole lines: what counts is that neighbouring tiles are read and written at about
+ * the same time. On an H200, us, with O in memory of its own and without, 120 columns, 1,539 queries, 41 keys: two
+ * consumers and two steps of 32 keys 95 and 136, one of 48 91 and 133, three consumers and one of 64 105 and 125; on an
+ * H100 113, 138 and 143 with. 80 columns, 1,135 queries, 19 keys: 93, 96, 88 and 162, 167, 143; 96 columns, 12,638
+ * queries, 26 keys: 156, 156, 175 and 218, 228, 199; 40 columns, 4,096 queries, 43 keys: 55, 53, 49 and 80, 84, 75;
+ * 160 columns, 17,013 queries, 94 keys, two steps of 48: 166 and 236. */
+static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card,
+                             kjit_attention_sm90_config *config) {
+  const bool is_narrow = problem->head_dim_v <= NARROW_V;
+  if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
+  if (problem->seq_kv > (is_narrow ? NARROW_KEYS : MOST_KEYS) || problem->head_dim_v > MOST_V) return false;
+  if (problem->seq_q < LONG_QUERIES) return false;
+  kjit_attention_sm90_config with = *config;
+  with.packed = 1;
+  if (!is_narrow) {
+    with.consumers = CONSUMERS;
+    with.tile_n = (int32_t)integer_max(integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS), LEAST_KEYS);
+  }
+  with.stages = 2;
+  with.q_buffers = 2;
+  with.o_chunks = sm90_chunks(config->head_dim_v);
+  const bool has_many = sm90_tiles_of(problem, &with).count >= MANY_ROUNDS * (int64_t)card->multiprocessors;
+  if (!has_many || !sm90_fits(&with)) return false;
+  *config = with;
+  return true;
+}
+
 void sm90_keep_output(const kjit_attention_problem *problem, const struct sm90_card *card, bool is_triangle,
                       kjit_attention_sm90_config *config) {
-  if (config->consumers == 1 || config->packed > 1 || config->split || !gains(problem, is_triangle)) return;
+  if (config->consumers == 1 || config->split || keep_of_few_keys(problem, card, config)) return;
+  if (config->packed > 1 || !gains(problem, is_triangle)) return;
   kjit_attention_sm90_config with = *config;
   with.consumers = CONSUMERS;
   with.tile_n = KEYS;

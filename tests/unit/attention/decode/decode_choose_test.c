@@ -176,7 +176,9 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
   } expected[] = {{3, 8, 4, 23583, 152, 48, 2, 2},  {1, 64, 8, 7070, 192, 48, 2, 2},  {139, 20, 16, 300, 120, 48, 2, 2},
                   {15, 32, 8, 2063, 72, 128, 2, 1}, {4, 16, 4, 52760, 32, 64, 2, 2},  {25, 4, 2, 21260, 32, 64, 2, 3},
                   {2, 64, 1, 9139, 72, 64, 2, 1},   {1, 48, 1, 20192, 104, 64, 2, 1}, {3, 28, 4, 18843, 72, 48, 2, 2},
-                  {11, 16, 2, 6400, 72, 48, 2, 2},  {11, 32, 16, 1553, 72, 32, 2, 3}};
+                  {11, 16, 2, 6400, 72, 48, 2, 2},  {11, 32, 16, 1553, 72, 32, 2, 3}, {2, 96, 1, 6030, 64, 64, 2, 2},
+                  {1, 48, 1, 36294, 64, 64, 2, 2},  {25, 12, 4, 5502, 64, 48, 2, 3},  {22, 64, 1, 511, 64, 64, 2, 3},
+                  {3, 12, 1, 7771, 128, 64, 2, 2},  {1, 20, 1, 36874, 128, 64, 2, 2}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     kjit_attention_decode_sm90_config config;
@@ -187,6 +189,23 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
     assert_int_equal(expected[i].tile_n, config.tile_n);
     assert_int_equal(expected[i].stages, config.stages);
     assert_int_equal(expected[i].blocks_per_sm, config.blocks_per_sm);
+  }
+}
+
+/* Their blocks of threads wait for each step, whatever the memory. */
+static void test_decode_choose__short_launches_take_long_steps(void **state) {
+  const kjit_attention_problem few_parts = problem_of(14, 4, 1, 1, 1962, 64),
+                               long_keys = problem_of(24, 1, 1, 1, 11181, 64),
+                               wide = problem_of(7, 128, 8, 1, 662, 128);
+  const kjit_attention_problem *const problems[] = {&few_parts, &long_keys, &wide};
+  (void)state;
+  for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+    kjit_attention_decode_sm90_config here, there;
+    kjit_error error = {0};
+    assert_int_equal(KJIT_OK, choose(problems[i], &here));
+    assert_status(KJIT_OK, decode_choose(problems[i], &h100, &there, &error), &error);
+    assert_int_equal(128, there.tile_n);
+    assert_memory_equal(&here, &there, sizeof here);
   }
 }
 
@@ -240,6 +259,35 @@ static void test_decode_choose__with_slow_memory_many_rows_are_not_its_own(void 
   assert_int_equal(KJIT_OK, decode_choose(&half, &h100, &config, &error));
 }
 
+/* Sixteen query heads of a key head: of 128 columns packed into tiles of attention_sm90. */
+static void test_decode_choose__sixteen_rows_of_many_narrow_heads_are_its_own(void **state) {
+  static const struct {
+    int64_t batch, keys;
+    int32_t tile_n, blocks_per_sm;
+  } expected[] = {{224, 243, 64, 3}, {100, 600, 48, 3}, {133, 600, 48, 4}};
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem more = problem_of(224, 51, 3, 1, 243, 64), few_keys = problem_of(224, 48, 3, 1, 128, 64),
+                               few_heads = problem_of(32, 64, 4, 1, 4096, 64),
+                               wide = problem_of(224, 48, 3, 1, 243, 128),
+                               long_keys = problem_of(44, 48, 3, 1, 1500, 64);
+  kjit_error error = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem = problem_of(expected[i].batch, 48, 3, 1, expected[i].keys, 64);
+    assert_int_equal(KJIT_OK, choose(&problem, &config));
+    assert_int_equal(2, config.stages);
+    assert_int_equal(expected[i].tile_n, config.tile_n);
+    assert_int_equal(expected[i].blocks_per_sm, config.blocks_per_sm);
+  }
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&more, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_keys, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_heads, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&wide, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&long_keys, &config));
+  assert_int_equal(KJIT_OK, decode_choose(&long_keys, &h100, &config, &error));
+  assert_int_equal(2, config.blocks_per_sm);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
@@ -256,10 +304,12 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__more_than_half_a_tile_of_wide_rows_is_not_its_own),
       cmocka_unit_test(test_decode_choose__rows_of_many_heads_are_not_its_own),
       cmocka_unit_test(test_decode_choose__slow_memory_wants_few_bytes_on_their_way),
+      cmocka_unit_test(test_decode_choose__short_launches_take_long_steps),
       cmocka_unit_test(test_decode_choose__lines_are_shared_where_memory_is_slow),
       cmocka_unit_test(test_decode_choose__lines_are_shared_by_runs_that_go_side_by_side),
       cmocka_unit_test(test_decode_choose__runs_that_cross_tiles_share_no_lines),
       cmocka_unit_test(test_decode_choose__with_slow_memory_many_rows_are_not_its_own),
+      cmocka_unit_test(test_decode_choose__sixteen_rows_of_many_narrow_heads_are_its_own),
   };
   return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);
 }

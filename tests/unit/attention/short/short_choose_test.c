@@ -89,6 +89,33 @@ static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_
   assert_int_equal(KJIT_OK, choose(&problem, &config));
 }
 
+static void test_short_choose__few_keys_of_wide_parts_of_lines_are_not_its_own(void **state) {
+  kjit_attention_short_sm90_config config;
+  const kjit_attention_problem mine = problem_of(352, 1539, 97, 120), few_keys = problem_of(352, 1539, 41, 120),
+                               whole_lines = problem_of(352, 1539, 41, 128), wide = problem_of(352, 1539, 41, 200),
+                               few_queries = problem_of(352, 639, 41, 120), few_tiles = problem_of(42, 1539, 41, 120);
+  (void)state;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_keys, &config));
+  assert_int_equal(KJIT_OK, choose(&mine, &config));
+  assert_int_equal(KJIT_OK, choose(&whole_lines, &config));
+  assert_int_equal(KJIT_OK, choose(&wide, &config));
+  assert_int_equal(KJIT_OK, choose(&few_queries, &config));
+  assert_int_equal(KJIT_OK, choose(&few_tiles, &config));
+}
+
+/* One tile of Q for each of two warpgroups is all that fits. */
+static void test_short_choose__many_starved_triangles_are_not_its_own(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_attention_problem many = problem_of(624, 187, 187, 72), few = problem_of(64, 178, 178, 128),
+                         two_tiles = problem_of(624, 128, 187, 72), full = problem_of(624, 187, 187, 72);
+  (void)state;
+  many.flags = few.flags = two_tiles.flags = KJIT_ATTENTION_CAUSAL;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
+  assert_int_equal(KJIT_OK, choose(&few, &config));
+  assert_int_equal(KJIT_OK, choose(&two_tiles, &config));
+  assert_int_equal(KJIT_OK, choose(&full, &config));
+}
+
 /* Scores of 256 keys take all registers that ptxas gives a thread of three consumers. */
 static void test_short_choose__many_keys_of_wide_heads_get_two_consumers(void **state) {
   kjit_attention_short_sm90_config config;
@@ -147,6 +174,8 @@ int main(void) {
       cmocka_unit_test(test_short_choose__many_tiles_are_packed_where_half_are_left),
       cmocka_unit_test(test_short_choose__two_warpgroups_go_before_two_tiles_of_q),
       cmocka_unit_test(test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own),
+      cmocka_unit_test(test_short_choose__few_keys_of_wide_parts_of_lines_are_not_its_own),
+      cmocka_unit_test(test_short_choose__many_starved_triangles_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_keys_of_wide_heads_get_two_consumers),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),

@@ -1,0 +1,81 @@
+/* O's memory of its own: few keys of heads whose rows are no whole lines of L2. */
+#include "support/test.h"
+
+#include "attention/sm90/sm90_choose.h"
+#include "attention/sm90/sm90_config.h"
+#include "base/error.h"
+#include "unit/attention/sm90/sm90_configs.h"
+
+static kjit_attention_problem few_keys(int64_t seq_q, int64_t seq_kv, int64_t head_dim) {
+  kjit_attention_problem problem = sm90_problem(seq_q, head_dim, 0);
+  problem.seq_kv = seq_kv;
+  return problem;
+}
+
+/* Two steps, so that the next tile's first product goes beside this tile's last; up to 80 columns three consumers. */
+static void test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps(void **state) {
+  (void)state;
+  static const struct {
+    int64_t seq_kv, head_dim;
+    int32_t consumers, tile_n, o_chunks;
+  } rows[] = {{41, 120, 2, 32, 2}, {26, 96, 2, 32, 2}, {94, 160, 2, 48, 3}, {35, 176, 2, 32, 3},
+              {19, 80, 3, 64, 2},  {43, 40, 3, 64, 1}, {64, 72, 3, 64, 2}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const kjit_attention_problem problem = few_keys(1539, rows[i].seq_kv, rows[i].head_dim);
+    const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.q_buffers, 2);
+    assert_int_equal(config.o_chunks, rows[i].o_chunks);
+  }
+}
+
+/* What was not measured to gain, or has no room, is stored through Q. */
+static void test_sm90_keep_output__other_problems_store_through_q(void **state) {
+  (void)state;
+  const kjit_attention_problem whole_lines = few_keys(1539, 41, 64), many_keys = few_keys(1539, 97, 120),
+                               wide = few_keys(1539, 41, 200), short_queries = few_keys(639, 41, 120);
+  kjit_attention_problem few_tiles = few_keys(1539, 41, 120), causal = few_keys(1539, 41, 120);
+  few_tiles.batch = few_tiles.heads_q = few_tiles.heads_kv = 4;
+  causal.flags = KJIT_ATTENTION_CAUSAL;
+  const kjit_attention_problem *const problems[] = {&whole_lines,   &many_keys, &wide,
+                                                    &short_queries, &few_tiles, &causal};
+  for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+    const kjit_attention_sm90_config config = sm90_chosen(problems[i], 132);
+    assert_true(config.q_buffers == 1 || config.o_chunks == 0);
+  }
+}
+
+/* Packed heads would fill tiles of few queries better, but their O has no memory of its own. */
+static void test_sm90_keep_output__heads_that_share_keys_are_not_packed(void **state) {
+  (void)state;
+  kjit_attention_problem problem = few_keys(650, 41, 120);
+  problem.heads_kv = 4;
+  const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+  assert_int_equal(config.packed, 1);
+  assert_int_equal(config.o_chunks, 2);
+}
+
+/* Its steps are short because of O's memory, which a variant has not. */
+static void test_sm90_suit_variant__few_keys_take_whole_steps(void **state) {
+  (void)state;
+  const struct sm90_variant_needs needs = {.is_narrow = false};
+  const kjit_attention_problem problem = few_keys(4096, 41, 120);
+  kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+  kjit_error error = {0};
+  sm90_suit_variant(&problem, &needs, &config);
+  assert_int_equal(config.consumers, 3);
+  assert_int_equal(config.tile_n, 64);
+  assert_int_equal(config.o_chunks, 0);
+  assert_status(KJIT_OK, sm90_check(&config, &error), &error);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps),
+      cmocka_unit_test(test_sm90_keep_output__other_problems_store_through_q),
+      cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
+      cmocka_unit_test(test_sm90_suit_variant__few_keys_take_whole_steps),
+  };
+  return cmocka_run_group_tests_name("sm90_output", tests, NULL, NULL);
+}
