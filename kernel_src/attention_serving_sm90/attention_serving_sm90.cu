@@ -23,6 +23,8 @@
 
 #if KJIT_one_part && KJIT_cache == 24
 #include "attention_serving_sm90/one_part_e4m3.cuh"
+#elif KJIT_one_part && KJIT_rows > 64
+#include "attention_serving_sm90/one_part_turns.cuh"
 #elif KJIT_one_part
 #include "attention_serving_sm90/one_part.cuh"
 #elif KJIT_cache == 24

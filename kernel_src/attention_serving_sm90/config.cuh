@@ -62,13 +62,17 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
-constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_WORKERS;
-constexpr int kThreads = kOnePart ? kWorkers : SERVING_SM90_THREADS;
-constexpr int kWorkersBarrier = 1;
+constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
+constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
+constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_THREADS;
+constexpr int kWorkersBarrier = 1; // of the named barriers; one_part_turns.cuh has further ones
 
 // A barrier among the threads that multiply, store and merge.
 KJIT_DEVICE void sync_workers() {
-  bar_sync(kWorkersBarrier, kWorkers);
+  if constexpr (kWorkers == kThreads)
+    __syncthreads();
+  else
+    bar_sync(kWorkersBarrier, kWorkers);
 }
 
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
@@ -101,7 +105,8 @@ constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
 // done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
 // sequences. A kernel with one_part holds Q in registers.
-constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
+constexpr int kLastBandRows = kRows > SERVING_SM90_M ? kRows : SERVING_SM90_M;
+constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + kLastBandRows) * kRowBytes;
 constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;
 constexpr int kMergeBytes = kWordAt + 16;
 
@@ -126,7 +131,7 @@ constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBy
 constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
 constexpr int kAppendBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
 
-constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kOnePart ? kMergeBytes : kWideBytes;
+constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");

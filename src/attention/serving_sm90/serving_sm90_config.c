@@ -65,17 +65,17 @@ bool serving_sm90_appends(const struct serving_sm90_config *config) {
  * the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and, behind these,
  * maxima and sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
-  const uint32_t workers = config->one_part ? threads_of(config) : SERVING_SM90_WORKERS;
+  const uint32_t workers =
+      config->one_part ? SERVING_SM90_ONE_PART_WORKERS((uint32_t)config->rows) : SERVING_SM90_WORKERS;
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * workers + 16;
-  const uint32_t q =
-      ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
+  const uint32_t of_band = (uint32_t)config->rows, of_last = of_band > SERVING_SM90_M ? of_band : SERVING_SM90_M;
+  const uint32_t q = ((bands(config->head_dim, 2) - 1) * of_band + of_last) * SERVING_SM90_ROW_BYTES;
   if (serving_sm90_appends(config)) {
     const uint32_t kept = (uint32_t)(config->head_dim + config->head_dim_v) * 2;
     return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
-  if (config->one_part) return merge;
   return q > merge ? q : merge;
 }
 
