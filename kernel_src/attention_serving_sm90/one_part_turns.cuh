@@ -73,9 +73,8 @@ struct TurnConsumer {
 private:
   static constexpr int kWarps = SERVING_SM90_WORKERS / kLanesPerWarp; // of a warpgroup
 
-  // Named barriers behind that of all workers: the turns, then one for the threads of each warpgroup.
+  // Named barriers behind that of all workers.
   KJIT_DEVICE static int turn_barrier(int consumer) { return cfg::kWorkersBarrier + 1 + consumer; }
-  KJIT_DEVICE int own_barrier() const { return cfg::kWorkersBarrier + 1 + kConsumers + consumer; }
 
   KJIT_DEVICE int smallest(int keys) const { return keys < part.keys ? keys : part.keys; }
   // A row that does not exist is treated as the last one that does.
@@ -123,8 +122,7 @@ private:
       st_shared_16(at.query() + (chunk / 8 * cfg::kRows + row) * cfg::kRowBytes + ((chunk % 8 ^ row % 8) << 4),
                    copied[i]);
     }
-    fence_async_proxy();
-    bar_sync(own_barrier(), SERVING_SM90_WORKERS); // the warpgroup's rows are there
+    fence_async_proxy(); // with the barrier of the first turn, at which all of the warpgroup's rows are there
   }
 
   KJIT_DEVICE void step(int block, int all_see) {
