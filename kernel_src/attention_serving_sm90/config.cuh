@@ -84,7 +84,7 @@ static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
 static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
 static_assert(!kOnePart || !kSoftcap, "one_part: softcap 0");
 static_assert(!kOnePart || (kNarrow ? kRows <= SERVING_SM90_M : kRows >= SERVING_SM90_M), "one_part: 64 rows or 128");
-static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: Q is held in registers");
+static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: heads of up to 128 columns");
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
 static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
@@ -104,7 +104,7 @@ constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
 // done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
-// sequences. A kernel with one_part holds Q in registers.
+// sequences. With one_part and 64 rows Q is held in registers.
 constexpr int kLastBandRows = kRows > SERVING_SM90_M ? kRows : SERVING_SM90_M;
 constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + kLastBandRows) * kRowBytes;
 constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;

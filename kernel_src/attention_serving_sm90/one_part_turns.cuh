@@ -3,11 +3,11 @@
 // warp of a third warpgroup loads K and V (one_part_boxes.cuh).
 //
 //   Q   is copied to shared memory by the warps that multiply, each 16 rows.
-//   A step of a warpgroup, in its turn: it issues S = Q K^T of a block of keys and O += P V of the block before it, and
-//   passes the turn on. Then it waits for both, masks S where a row may not see all keys, and computes P. P is relative
-//   to the running maximum that there is; a new one is looked for when a sum exceeds 2^15 (softmax/online_softmax.cuh).
-//   The first block has none before it: its product with V multiplies zeros and is overwritten by the next one, so that
-//   a step exists once in the code. The last product with V stands behind the loop.
+//   A step of a warpgroup: it masks S of a block of keys where a row may not see all keys, and computes P. In its turn it
+//   issues S = Q K^T of the next block and O += P V of this one, passes the turn on, and waits for both.
+//   P is relative to the running maximum that there is; a new one is looked for when a sum exceeds 2^15
+//   (softmax/online_softmax.cuh). The softmax exists once in the code; the first S and the last O += P V stand in front of
+//   the loop and behind it.
 //
 // one_part_result.cuh stores the result or adds up partial results, in the memory of Q.
 #pragma once
@@ -55,11 +55,8 @@ struct TurnConsumer {
   KJIT_DEVICE void run() {
     if (consumer == kConsumers - 1) bar_arrive(turn_barrier(0), cfg::kWorkers);
     start();
-    const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
-#pragma unroll 1
-    for (int block = part.from; block < part.to; block++)
-      step(block, all_see);
-    if (part.from < part.to) last_product();
+    const int all_see = seen_by_row(0);
+    if (part.from < part.to) multiply(all_see);
     if (part.parts == 1) {
       result.store(warp, o[0], softmax.max[0], softmax.sum[0]);
       return;
@@ -76,7 +73,14 @@ private:
   // Named barriers behind that of all workers.
   KJIT_DEVICE static int turn_barrier(int consumer) { return cfg::kWorkersBarrier + 1 + consumer; }
 
-  KJIT_DEVICE int smallest(int keys) const { return keys < part.keys ? keys : part.keys; }
+  // Keys that a row of the tile sees; a later row sees no fewer.
+  KJIT_DEVICE int seen_by_row(int row) const {
+    if (p.window_right < 0) return part.keys;
+    int query, head;
+    result.find_row(row, query, head);
+    const int keys = query + part.keys - p.rows_q + p.window_right + 1;
+    return keys < part.keys ? keys : part.keys;
+  }
   // A row that does not exist is treated as the last one that does.
   KJIT_DEVICE int existing(int row) const { return row < result.rows ? row : result.rows - 1; }
 
@@ -93,9 +97,7 @@ private:
         probabilities[k][i] = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      int query, head;
-      result.find_row(existing(OnePartResult::own_row(r)), query, head);
-      seen[r] = p.window_right >= 0 ? smallest(query + part.keys - p.rows_q + p.window_right + 1) : part.keys;
+      seen[r] = seen_by_row(existing(OnePartResult::own_row(r)));
       softmax.max[0][r] = OnePartResult::kNoKey;
       softmax.sum[0][r] = 0.0f;
     }
@@ -125,26 +127,47 @@ private:
     fence_async_proxy(); // with the barrier of the first turn, at which all of the warpgroup's rows are there
   }
 
-  KJIT_DEVICE void step(int block, int all_see) {
-    const bool is_first = block == part.from;
-    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
-    bar_sync(turn_barrier(consumer), cfg::kWorkers);
-    issue_scores();
-    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
-    issue_output(block > part.from + 1);
-    bar_arrive(turn_barrier(1 - consumer), cfg::kWorkers);
-    keys.advance();
-    wgmma_wait_group<0>();
-    if (!is_first) {
-      if (lane == 0) mbarrier_arrive(at.values_empty(values.slot)); // K of that stage was multiplied a step ago
-      values.advance();
+  KJIT_DEVICE void multiply(int all_see) {
+    first_scores();
+#pragma unroll 1
+    for (int block = part.from;; block++) {
+      if (result.has_rows(warp, 0)) {
+        if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
+        compute_probabilities();
+      }
+      if (block + 1 == part.to) break;
+      multiply_both(block > part.from);
     }
-    if (!result.has_rows(warp, 0)) return;
-    if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
-    compute_probabilities();
+    last_output();
   }
 
-  KJIT_DEVICE void last_product() {
+  KJIT_DEVICE void wait_for_turn() const { bar_sync(turn_barrier(consumer), cfg::kWorkers); }
+  KJIT_DEVICE void pass_turn() const { bar_arrive(turn_barrier(1 - consumer), cfg::kWorkers); }
+
+  KJIT_DEVICE void first_scores() {
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    wait_for_turn();
+    issue_scores();
+    pass_turn();
+    wgmma_wait_group<0>();
+    keys.advance();
+  }
+
+  // S of the next block, and O += P V of this one.
+  KJIT_DEVICE void multiply_both(int accumulate) {
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    wait_for_turn();
+    issue_scores();
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    issue_output(accumulate);
+    pass_turn();
+    wgmma_wait_group<0>();
+    mbarrier_arrive_if(at.values_empty(values.slot), lane == 0); // K of that stage was multiplied a step ago
+    keys.advance();
+    values.advance();
+  }
+
+  KJIT_DEVICE void last_output() {
     mbarrier_wait_parity(at.values_full(values.slot), values.parity);
     if (part.to * cfg::kKeys > part.keys) clear_values(part.keys - (part.to - 1) * cfg::kKeys);
     issue_output(part.to > part.from + 1);
@@ -153,7 +176,6 @@ private:
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.
   KJIT_DEVICE void clear_values(int from) const {
-    cfg::sync_workers(); // the other warpgroup multiplies this block no more, if it is the part's first, too
 #pragma unroll 1
     for (int i = from * 8 + (int)threadIdx.x; i < cfg::kKeys * 8; i += cfg::kWorkers)
 #pragma unroll

@@ -22,7 +22,7 @@ static const struct mutation many_rows_mutations[] = {
     {"Q is not fenced off from wgmma", "attention_serving_sm90/one_part_turns.cuh", "fence_async_proxy(); // with",
      "// with"},
     {"the last block of V is left out", "attention_serving_sm90/one_part_turns.cuh",
-     "if (part.from < part.to) last_product();", ";"},
+     "last_output();", ";"},
     {"a row of V behind the last key is left", "attention_serving_sm90/one_part_turns.cuh",
      "int i = from * 8 + (int)threadIdx.x;", "int i = (from + 1) * 8 + (int)threadIdx.x;"},
     {"V is multiplied before both warpgroups have cleared it", "attention_serving_sm90/one_part_turns.cuh",
