@@ -1,13 +1,13 @@
-// one_part.cuh for tiles of more than 64 rows, where products take longer than the loads: as many rows as two warpgroups
-// multiply, which take turns at the tensor cores, so that these work for one while the other computes its softmax. A
-// warp of a third warpgroup loads K and V (one_part_boxes.cuh).
+// one_part.cuh for tiles of more than 64 rows, whose products take longer than the loads: the rows of two warpgroups,
+// which take turns at the tensor cores, so that these work for one while the other computes its softmax. A warp of a
+// third warpgroup loads K and V (one_part_boxes.cuh).
 //
-//   Q   is copied to shared memory by the warps that multiply, each 16 rows.
-//   A step of a warpgroup: it masks S of a block of keys where a row may not see all keys, and computes P. In its turn it
-//   issues S = Q K^T of the next block and O += P V of this one, passes the turn on, and waits for both.
-//   P is relative to the running maximum that there is; a new one is looked for when a sum exceeds 2^15
-//   (softmax/online_softmax.cuh). The softmax exists once in the code; the first S and the last O += P V stand in front of
-//   the loop and behind it.
+//   Q   is copied to shared memory by the warps that multiply, 16 rows each.
+//   A step of a warpgroup: it masks S of a block of keys where a row may not see all keys, and computes P. In its turn
+//   it issues S = Q K^T of the next block and O += P V of this one, passes the turn on, and waits for both. P is
+//   relative to the running maximum that there is; a new one is looked for when a sum exceeds 2^15
+//   (softmax/online_softmax.cuh). The softmax exists once in the code; the first S and the last O += P V stand in front
+//   of the loop and behind it.
 //
 // one_part_result.cuh stores the result or adds up partial results, in the memory of Q.
 #pragma once
@@ -141,8 +141,12 @@ private:
     last_output();
   }
 
-  KJIT_DEVICE void wait_for_turn() const { bar_sync(turn_barrier(consumer), cfg::kWorkers); }
-  KJIT_DEVICE void pass_turn() const { bar_arrive(turn_barrier(1 - consumer), cfg::kWorkers); }
+  KJIT_DEVICE void wait_for_turn() const {
+    bar_sync(turn_barrier(consumer), cfg::kWorkers);
+  }
+  KJIT_DEVICE void pass_turn() const {
+    bar_arrive(turn_barrier(1 - consumer), cfg::kWorkers);
+  }
 
   KJIT_DEVICE void first_scores() {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);

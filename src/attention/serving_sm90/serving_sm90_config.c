@@ -106,9 +106,10 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-/* The registers that S, P and O, and Q with one_part and 64 rows, may take of the 255 or 168 that a thread has with 1 or 2 blocks
- * on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads. The rest is for
- * addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
+/* The registers that S, P and O, and Q with one_part and 64 rows, may take of the 255 or 168 that a thread has with 1
+ * or 2 blocks on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads; with rows
+ * 128 232, because that warp's warpgroup leaves its registers to the others. The rest is for addresses, the walk along
+ * the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
   static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
   return most[config->one_part ? 0 : config->blocks_per_sm - 1];
