@@ -133,7 +133,7 @@ private:
     for (int block = part.from;; block++) {
       if (result.has_rows(warp, 0)) {
         if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
-        compute_probabilities();
+        compute_probabilities(block == part.from);
       }
       if (block + 1 == part.to) break;
       multiply_both(block > part.from);
@@ -227,12 +227,12 @@ private:
     }
   }
 
-  // Relative to the running maximum; a second time, to a new one, where the sums say that it was too low. In the first
-  // block it is.
-  KJIT_DEVICE void compute_probabilities() {
+  // Relative to the running maximum; a second time, to a new one, where the sums say that it was too low, as it is in
+  // the first block.
+  KJIT_DEVICE void compute_probabilities(bool is_first) {
     typename Softmax::Rows added;
 #pragma unroll 1
-    for (int tries = 0; tries < 2; tries++) {
+    for (int tries = is_first; tries < 2; tries++) {
       if (tries > 0) softmax.raise_max(s, o, p.scale_log2);
       softmax.exponentiate_scores(s, added, p.scale_log2, [&](int, int n, int r, float p0, float p1) {
         probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
