@@ -105,23 +105,27 @@ private:
   }
 
   // Copy the warp's 16 rows of Q, as TMA would write them, with zeros in columns that are multiplied beside the head's.
-  // Two lanes copy a row.
+  // Neighbouring lanes copy a row, whose place lane % 16 has found.
   KJIT_DEVICE void copy_query() const {
-    const int row = warp * 16 + lane / 2, first = lane % 2 * kDepth; // chunk of the row
+    constexpr int kChunks = 2 * kDepth, kSteps = 16 * kChunks / kLanesPerWarp; // chunks of a row, and of a lane
     int query, head;
-    result.find_row(existing(row), query, head);
-    const int64_t from = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
-    const Chunk *const chunks = (const Chunk *)((const char *)p.q + 2 * from) + first;
-    Chunk copied[kDepth];
+    result.find_row(existing(warp * 16 + lane % 16), query, head);
+    const int64_t own = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
+    Chunk copied[kSteps];
 #pragma unroll
-    for (int i = 0; i < kDepth; i++) {
+    for (int i = 0; i < kSteps; i++) {
+      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
+      const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)own, row);
+      const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(own >> 32), row);
+      const int64_t from = (int64_t)((uint64_t)high << 32 | low);
       copied[i] = {};
-      if (first + i < cfg::kHeadDim / kChunkElements) copied[i] = chunks[i];
+      if (chunk < cfg::kHeadDim / kChunkElements) copied[i] = ((const Chunk *)((const char *)p.q + 2 * from))[chunk];
     }
 #pragma unroll
-    for (int i = 0; i < kDepth; i++) {
-      const int chunk = first + i;
-      st_shared_16(at.query() + (chunk / 8 * cfg::kRows + row) * cfg::kRowBytes + ((chunk % 8 ^ row % 8) << 4),
+    for (int i = 0; i < kSteps; i++) {
+      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
+      st_shared_16(at.query() + (chunk / 8 * cfg::kRows + warp * 16 + row) * cfg::kRowBytes +
+                       ((chunk % 8 ^ row % 8) << 4),
                    copied[i]);
     }
     fence_async_proxy(); // with the barrier of the first turn, at which all of the warpgroup's rows are there
