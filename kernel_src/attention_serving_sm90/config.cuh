@@ -62,13 +62,17 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
-constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_WORKERS;
-constexpr int kThreads = kOnePart ? kWorkers : SERVING_SM90_THREADS;
-constexpr int kWorkersBarrier = 1;
+constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
+constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
+constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_THREADS;
+constexpr int kWorkersBarrier = 1; // of the named barriers; one_part_turns.cuh has further ones
 
 // A barrier among the threads that multiply, store and merge.
 KJIT_DEVICE void sync_workers() {
-  bar_sync(kWorkersBarrier, kWorkers);
+  if constexpr (kWorkers == kThreads)
+    __syncthreads();
+  else
+    bar_sync(kWorkersBarrier, kWorkers);
 }
 
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
@@ -80,7 +84,7 @@ static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
 static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
 static_assert(!kOnePart || !kSoftcap, "one_part: softcap 0");
 static_assert(!kOnePart || (kNarrow ? kRows <= SERVING_SM90_M : kRows >= SERVING_SM90_M), "one_part: 64 rows or 128");
-static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: Q is held in registers");
+static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: heads of up to 128 columns");
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
 static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
@@ -100,8 +104,9 @@ constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
 // done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
-// sequences. A kernel with one_part holds Q in registers.
-constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
+// sequences. With one_part and 64 rows Q is held in registers.
+constexpr int kLastBandRows = kRows > SERVING_SM90_M ? kRows : SERVING_SM90_M;
+constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + kLastBandRows) * kRowBytes;
 constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;
 constexpr int kMergeBytes = kWordAt + 16;
 
@@ -126,7 +131,7 @@ constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBy
 constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
 constexpr int kAppendBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
 
-constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kOnePart ? kMergeBytes : kWideBytes;
+constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");

@@ -2,12 +2,11 @@
 // as possible. Code that is not in the instruction cache comes from memory, a line of 128 bytes at a time, and with
 // less than about 100 MB of keys and values a call waits longer for its code than for anything else.
 //
-// A warpgroup computes for each 64 rows of the tile: with 128 rows two, which multiply the same K and V. They also load
-// these: the last warp by TMA (one_part_boxes.cuh), or all warps row by row (one_part_rows.cuh). Q is held in
-// registers. A step for one block of keys exists once in the code, and masking is a branch in it. With 64 rows new keys
-// are appended and Q is rotated where a call asks for it (new_keys.cuh). The host gives this kernel no call with a
-// window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none
-// with rotary tables.
+// One warpgroup computes tiles of 64 rows (one_part_turns.cuh has those of 128). It also loads K and V: its last warp
+// by TMA (one_part_boxes.cuh), or all warps row by row (one_part_rows.cuh). Q is held in registers. A step for one
+// block of keys exists once in the code, and masking is a branch in it. New keys are appended and Q is rotated where a
+// call asks for it (new_keys.cuh). The host gives this kernel no call with a window to the left, chunks, sinks,
+// softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none with rotary tables.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once

@@ -15,16 +15,12 @@ struct OnePartBoxes {
   static constexpr bool kAllWarps = false; // one warp calls load_block()
   // Nothing is to be fenced off from wgmma, but rows behind a sequence's last key may be anything.
   static constexpr bool kIsFenced = false;
-  // How many blocks of keys have been multiplied since those of the stage that is filled again. With two warpgroups the
-  // loads follow one block behind, because the warp that loads would otherwise wait for the slower one at each block.
-  static constexpr int kBehind = cfg::kRows > SERVING_SM90_M ? 1 : 0;
 
   const attention_serving_one_part_params &p;
   const Layout at;
   const int lane;
   // The block of keys that comes next into the lane's buffer, and where the lane's box of it is.
   int next, row, outer;
-  Ring<cfg::kStages> emptied; // the stage that is filled again, with kBehind
 
   KJIT_DEVICE OnePartBoxes(const attention_serving_one_part_params &params, Layout layout, int, int lane)
       : p(params), at(layout), lane(lane), next(0), row(0), outer(0) {}
@@ -45,15 +41,18 @@ struct OnePartBoxes {
     look_up(part);
   }
 
-  // Load into the stage of the block that was multiplied kBehind blocks ago, or into all stages when `is_first`.
+  // Load into the stage of the block that was just multiplied, or into all stages when `is_first`.
   KJIT_DEVICE void load_block(const Part &part, const Ring<cfg::kStages> &ring, int block, bool is_first) {
-    const Ring<cfg::kStages> old = kBehind ? emptied : ring;
     if (!is_first) {
-      if (block - kBehind < part.from || block - kBehind + cfg::kStages >= part.to) return;
-      mbarrier_wait_parity(at.values_empty(old.slot), old.parity); // then K has been multiplied, too
-      emptied.advance();
+      if (block + cfg::kStages >= part.to) return;
+      mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity); // then K has been multiplied, too
     }
-    const bool loads = next < part.to && (is_first ? slot() < cfg::kStages : slot() == old.slot);
+    fill(part, is_first ? slot() < cfg::kStages : slot() == ring.slot);
+  }
+
+  // Load the next block of a stage, in the lanes of which `is_own` says that the stage is theirs. All lanes.
+  KJIT_DEVICE void fill(const Part &part, bool is_own) {
+    const bool loads = next < part.to && is_own;
     if (loads && index() == 0) {
       mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
       mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
@@ -68,8 +67,10 @@ struct OnePartBoxes {
     __syncwarp();
   }
 
-private:
+  // The stage of which the lane has a box.
   KJIT_DEVICE int slot() const { return lane >> p.box_shift; }
+
+private:
   KJIT_DEVICE int index() const { return lane & ((1 << p.box_shift) - 1); }
 
   // Where the lane's box of block `next` is. A box behind the last key is asked for in a page that does not exist, so

@@ -110,9 +110,9 @@ struct OnePartResult {
     // No more slices than parts, because the last to arrive would merge the rest one after the other.
     const int wanted = ceil_div(quads, at_once), slices = wanted < part.parts ? wanted : part.parts;
     uint32_t *const word = (uint32_t *)(shared + cfg::kWordAt);
-    __syncthreads(); // all have written their part
+    cfg::sync_workers(); // all have written their part
     if (threadIdx.x == 0) *word = meet(may_wait);
-    __syncthreads();
+    cfg::sync_workers();
     const int claim = (int)(*word >> 16);
     const bool arrives_last = *word & 1, is_waiting = *word & 2;
     if ((!is_waiting && !arrives_last) || claim >= slices) return;
@@ -123,7 +123,7 @@ struct OnePartResult {
 #pragma unroll 1
       for (int first = slice * at_once; first < quads; first += slices * at_once)
         merge(first, quads, at_once, 1 << helpers_log2);
-    __syncthreads(); // all stores are done
+    cfg::sync_workers(); // all stores are done
     if (threadIdx.x == 0 && atomicAdd(done(), end - claim) + end - claim == slices) *started() = *met() = *done() = 0;
   }
 
@@ -188,7 +188,7 @@ private:
       while ((int)(ld_acquire_u32(met()) & 0xffff) != part.parts)
         __nanosleep(20);
     }
-    __syncthreads();
+    cfg::sync_workers();
   }
 
   // ---- Adding up ----
@@ -218,9 +218,9 @@ private:
     Piece sum = {{0.0f, 0.0f, 0.0f, 0.0f}, kNoKey, 0.0f};
     if (quad < quads) add_up(sum, quad, helper, helpers);
     if (helpers > 1) {
-      __syncthreads(); // the scratch of the quads before has been read
+      cfg::sync_workers(); // the scratch of the quads before has been read
       if (helper > 0) scratch[thread] = sum;
-      __syncthreads();
+      cfg::sync_workers();
 #pragma unroll 1
       for (int i = thread + at_once; i < cfg::kWorkers && helper == 0; i += at_once)
         add(sum, scratch[i]);

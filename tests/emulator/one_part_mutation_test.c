@@ -10,13 +10,26 @@
 static const struct mutation many_rows_mutations[] = {
     {"every tile has the first rows", "attention_serving_sm90/one_part_result.cuh", "part.row_tile * cfg::kRows + row;",
      "row;"},
-    {"a stage is filled again while it is multiplied", "attention_serving_sm90/one_part_boxes.cuh",
-     "mbarrier_wait_parity(at.values_empty(old.slot), old.parity);", ";"},
+    {"a stage is filled again while it is multiplied", "attention_serving_sm90/one_part_turns.cuh",
+     "mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1);", ";"},
     {"the second warpgroup's rows are not kept", "attention_serving_sm90/one_part_result.cuh",
      "if (own_row(r) >= rows) continue;\\n      float *const to",
      "if (own_row(r) >= 64) continue;\\n      float *const to"},
     {"every part is of the first rows", "attention_serving_sm90/part.cuh",
      "out.row_tile = of_sequence - out.head * p.row_tiles;", "out.row_tile = 0;"},
+    {"both warpgroups multiply the first rows", "attention_serving_sm90/one_part_turns.cuh",
+     "consumer * SERVING_SM90_M * cfg::kRowBytes", "0 * SERVING_SM90_M"},
+    {"Q is not fenced off from wgmma", "attention_serving_sm90/one_part_turns.cuh", "fence_async_proxy(); // with",
+     "// with"},
+    {"the last block of V is left out", "attention_serving_sm90/one_part_turns.cuh", "last_output();", ";"},
+    {"a row of V behind the last key is left", "attention_serving_sm90/one_part_turns.cuh",
+     "int i = from * 8 + (int)threadIdx.x;", "int i = (from + 1) * 8 + (int)threadIdx.x;"},
+    {"V is multiplied before both warpgroups have cleared it", "attention_serving_sm90/one_part_turns.cuh",
+     "// before V is multiplied\\n    cfg::sync_workers();", "// before V is multiplied"},
+    {"a maximum that is too low stays", "attention_serving_sm90/one_part_turns.cuh", "if (tries > 0) softmax.raise_max",
+     "if (tries > 2) softmax.raise_max"},
+    {"one key too many is seen", "attention_serving_sm90/one_part_turns.cuh", "if (n * 8 + i >= valid)",
+     "if (n * 8 + i > valid)"},
 };
 
 /* Caught by a cache of e4m3 and so few tiles that the kernel with one_part takes them. */

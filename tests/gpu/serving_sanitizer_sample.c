@@ -10,7 +10,7 @@
 #include "sample.h"
 #include "serving_trial.h"
 
-enum { CASES = 16, RUNS = 2 };
+enum { CASES = 17, RUNS = 2 };
 
 /* Decoding: dense, pages of 1, 16 and 64, keys that many blocks share, several rows, a window, empty sequences. */
 static void list_decoding(struct serving_case *cases) {
@@ -64,19 +64,19 @@ static void list_prefill(struct serving_case *cases) {
   cases[5].softcap = 20;
 }
 
-/* Equal and different lengths of so few sequences that their kernel is the one with one_part. */
+/* Equal and different lengths of so few sequences that their kernel is the one with one_part; of 64 and of 128 rows. */
 static void list_few_tiles(struct serving_case *cases) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 3; i++) {
     struct serving_case *c = &cases[i];
     serving_set_lengths(c, 3, (const int[]){2, 2, 2}, i ? (const int[]){700, 0, 30} : (const int[]){500, 500, 500});
     c->heads_kv = 2;
-    c->group = 5;
+    c->group = i < 2 ? 5 : 50;
     c->head_dim = c->head_dim_v = 128;
     c->cache = SERVING_PAGED;
     c->causal = true;
-    c->append = i;
+    c->append = i > 0;
     for (int b = 0; b < 3; b++)
-      c->added[b] = i;
+      c->added[b] = i > 0;
   }
 }
 

@@ -3,7 +3,7 @@
  * 1. The problem must be one that TMA can load: no keys padded on the left, no rotary, pages that fit a step of keys.
  * 2. There must be more rows than the smaller tiles of attention_serving hold, and tiles for two fifths of the card: a
  *    tile is never divided among multiprocessors here, and attention_serving, which divides, is 2.5 times as slow on a
- *    multiprocessor.
+ *    multiprocessor. attention_serving_sm90's kernel of few tiles, which divides too, is not slower on one.
  * 3. Three consumers for heads of up to 64 columns, else two, and beside the warpgroup that gathers rows two or one;
  * the largest step of keys; two Q buffers and memory of its own for O, or, where there is no room for both, one of
  * them. With both, a tile's Q is loaded while the tile before it is computed, even if that one is a single step,
@@ -15,6 +15,7 @@
 #include "attention/prefill/prefill_config.h"
 #include "attention/prefill/prefill_serving.h"
 #include "attention/rule.h"
+#include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -62,6 +63,7 @@ static const char *why_not_worth_it(const struct serving_problem *problem, int32
   if (problem->packed_rows <= FEW_ROWS) return "few rows";
   if (tiles > MAX_TILES - problem->batch * problem->heads_kv * problem->group) return "that many tiles";
   /* Without splits the choice must not depend on what else is in the batch, because a row's sums would. */
+  if (serving_sm90_is_for_one_part(problem, sm_count)) return "tiles that several multiprocessors can share";
   if (problem->is_unsplit || tiles * 5 >= (int64_t)sm_count * 2) return NULL;
   return "few tiles";
 }

@@ -106,13 +106,13 @@ static bool is_for_narrow_one_part(const struct serving_problem *problem, uint32
 }
 
 /* Step 3. */
-static bool is_for_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
+bool serving_sm90_is_for_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
   if (problem->is_narrow) return is_for_narrow_one_part(problem, multiprocessors);
   const bool has_many_rows = problem->packed_rows > SERVING_SM90_M;
   const int64_t page = problem->page_size, row_tiles = integer_divide_up(problem->packed_rows, MANY_ROWS);
   const int64_t blocks = (int64_t)multiprocessors * (has_many_rows ? MANY_ROWS_BLOCKS_PER_SM : ONE_PART_BLOCKS_PER_SM);
   const int64_t most = blocks / (has_many_rows ? MANY_ROWS_BLOCKS_OF_TILE : ONE_PART_BLOCKS_OF_TILE);
-  return problem->is_simple && !problem->softcap && problem->head_dim <= ONE_PART_MAX_HEAD &&
+  return problem->is_plain && problem->is_simple && !problem->softcap && problem->head_dim <= ONE_PART_MAX_HEAD &&
          problem->head_dim_v <= ONE_PART_MAX_HEAD && problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 &&
          (!has_many_rows || (page % MANY_ROWS_LEAST_BOX == 0 && !problem->rotates)) && row_tiles <= most &&
          problem->batch * problem->heads_kv * row_tiles <= most;
@@ -157,7 +157,7 @@ static struct serving_sm90_config config_of(const struct serving_problem *proble
 
 bool serving_sm90_choose_one_part(const struct serving_problem *problem, uint32_t multiprocessors,
                                   struct serving_sm90_config *out) {
-  if (why_not(problem) || !is_for_one_part(problem, multiprocessors)) return false;
+  if (why_not(problem) || !serving_sm90_is_for_one_part(problem, multiprocessors)) return false;
   *out = config_of(problem);
   choose_one_part(out, problem);
   return true;
@@ -169,7 +169,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   const char *reason = why_not(problem);
   if (reason) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_serving_sm90 does not take %s", reason);
   struct serving_sm90_config config = config_of(problem);
-  if (is_for_one_part(problem, place->sm_count))
+  if (serving_sm90_is_for_one_part(problem, place->sm_count))
     choose_one_part(&config, problem);
   else if (problem->page_size % LEAST_BOX == 0)
     choose_tile(&config, problem->packed_rows);

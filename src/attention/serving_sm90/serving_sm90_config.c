@@ -61,21 +61,21 @@ bool serving_sm90_appends(const struct serving_sm90_config *config) {
   return config->one_part && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
-/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part only
- * the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and, behind these,
- * maxima and sums. */
+/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part and 64
+ * rows only the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and,
+ * behind these, maxima and sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
-  const uint32_t workers = config->one_part ? threads_of(config) : SERVING_SM90_WORKERS;
+  const uint32_t workers =
+      config->one_part ? SERVING_SM90_ONE_PART_WORKERS((uint32_t)config->rows) : SERVING_SM90_WORKERS;
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * workers + 16;
-  const uint32_t q =
-      ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
+  const uint32_t of_band = (uint32_t)config->rows, of_last = of_band > SERVING_SM90_M ? of_band : SERVING_SM90_M;
+  const uint32_t q = ((bands(config->head_dim, 2) - 1) * of_band + of_last) * SERVING_SM90_ROW_BYTES;
   if (serving_sm90_appends(config)) {
     const uint32_t kept = (uint32_t)(config->head_dim + config->head_dim_v) * 2;
     return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
-  if (config->one_part) return merge;
   return q > merge ? q : merge;
 }
 
@@ -95,7 +95,8 @@ uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
     return (uint32_t)(integer_divide_up(config->head_dim, 64) * 16 + config->head_dim_v / 2 +
                       config->keys / key_warps / 2);
   }
-  const int32_t q = config->one_part ? (config->head_dim + 15) / 16 * 4 : 0;
+  const bool holds_query = config->one_part && config->rows <= SERVING_SM90_M;
+  const int32_t q = holds_query ? (config->head_dim + 15) / 16 * 4 : 0;
   return (uint32_t)(config->head_dim_v / 2 + config->keys / 2 + config->keys / 4 + q);
 }
 
@@ -105,9 +106,10 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-/* The registers that S, P and O, and Q with one_part, may take of the 255 or 168 that a thread has with 1 or 2 blocks
- * on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads. The rest is for
- * addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
+/* The registers that S, P and O, and Q with one_part and 64 rows, may take of the 255 or 168 that a thread has with 1
+ * or 2 blocks on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads; with rows
+ * 128 232, because that warp's warpgroup leaves its registers to the others. The rest is for addresses, the walk along
+ * the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
   static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
   return most[config->one_part ? 0 : config->blocks_per_sm - 1];

@@ -46,7 +46,7 @@ bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
 bool serving_sm90_appends(const struct serving_sm90_config *config);
 
 uint32_t serving_sm90_registers(
-    const struct serving_sm90_config *config); /* of a thread for S, P and O, and for Q with one_part */
+    const struct serving_sm90_config *config); /* of a thread for S, P and O, and for Q with one_part and 64 rows */
 
 /* Bytes of a partial result: O of a tile in fp32, and each row's maximum and sum. */
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config);

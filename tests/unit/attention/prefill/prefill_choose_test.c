@@ -121,6 +121,12 @@ static void test_prefill_choose__few_tiles_go_to_the_family_that_divides_them(vo
   assert_false(takes(&problem));
   problem.rows = 256;
   assert_true(takes(&problem));
+  problem.is_simple = true; /* of 8 tiles for each key head a multiprocessor computes half a tile's keys */
+  problem.packed_rows = 1024;
+  assert_false(takes(&problem));
+  problem.rows = 264;
+  problem.packed_rows = 1056; /* 72 tiles on 132 multiprocessors */
+  assert_true(takes(&problem));
 }
 
 static void test_prefill_choose__without_splits_the_batch_does_not_matter(void **state) {
