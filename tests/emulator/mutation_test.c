@@ -96,7 +96,7 @@ static const struct mutation attention_split[] = {
      "bar_sync(barrier, kThreadsPerWarpgroup);\\n    if (thread == 0) {", "if (thread == 0) {"},
 };
 
-/* Likewise with one query, which attention_decode_sm90 computes. */
+/* Likewise by attention_decode_sm90. */
 #define MEETING "attention_decode_sm90/merge.cuh"
 static const struct mutation decode_split[] = {
     {"a partial result is not visible when its block arrives", MEETING,
@@ -228,6 +228,14 @@ static kjit_status run_split(kjit_runtime *runtime, const struct gpu_trial *tria
   return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
+static kjit_status run_decode(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
+                              kjit_error *error) {
+  static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,rows=16,tile_n=64,stages=3,blocks_per_sm=2";
+  kjit_config config;
+  const kjit_status status = kjit_config_parse(kjit_family_find("attention_decode_sm90"), text, &config, error);
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
 static struct trial_problem few_rows(int64_t rows) {
   return (struct trial_problem){
       .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2, .seq_q = rows, .seq_kv = 1500, .head_dim = 64),
@@ -242,7 +250,7 @@ static void test_attention__mistakes_in_merging_parts_are_caught(void **state) {
 
 static void test_attention_decode__mistakes_in_merging_parts_are_caught(void **state) {
   const struct trial_problem problem = few_rows(1);
-  assert_caught(state, &problem, run_attention, decode_split, sizeof decode_split / sizeof *decode_split);
+  assert_caught(state, &problem, run_decode, decode_split, sizeof decode_split / sizeof *decode_split);
 }
 
 /* Three tiles a head for four consumers, so that some have none of it; runs of several heads that begin within one. */

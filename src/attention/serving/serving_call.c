@@ -250,25 +250,23 @@ static kjit_status enqueue_attend(struct call *call, const kjit_attention_servin
   return status;
 }
 
-/* Take the caller's struct, of this or an older version of the library, and decide what its call launches. */
-static kjit_status begin(struct call *call, kjit_attention_serving_args *known, kjit_runtime *runtime,
-                         const kjit_attention_serving_args *args, bool *is_empty, kjit_error *error) {
-  *known = (kjit_attention_serving_args){0};
-  *is_empty = false;
+/* Take the caller's struct, of this or an older version of the library. */
+static kjit_status take(kjit_attention_serving_args *known, kjit_runtime *runtime,
+                        const kjit_attention_serving_args *args, kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  const kjit_status status = struct_intake(known, sizeof *known, args, sizeof *known, "args", error);
-  return status == KJIT_OK ? decide(call, runtime, known, is_empty, error) : status;
+  return struct_intake(known, sizeof *known, args, sizeof *known, "args", error);
 }
 
 kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_serving_args *args, CUstream stream,
                                    kjit_error *error) {
-  kjit_attention_serving_args known;
+  kjit_attention_serving_args known = {0};
   struct call call;
   kjit_error unread;
   bool is_empty;
   if (!error) error = &unread;
   error_clear(error);
-  kjit_status status = begin(&call, &known, runtime, args, &is_empty, error);
+  kjit_status status = take(&known, runtime, args, error);
+  if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
   if (status != KJIT_OK || is_empty) return status;
   if (needs_append(&call)) status = enqueue_append(&call, stream, error);
   if (status == KJIT_OK) status = enqueue_attend(&call, &known, stream, error);
@@ -278,13 +276,14 @@ kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_s
 
 kjit_status kjit_attention_schedule(kjit_runtime *runtime, const kjit_attention_serving_args *args, CUstream stream,
                                     kjit_error *error) {
-  kjit_attention_serving_args known;
+  kjit_attention_serving_args known = {0};
   struct call call;
   kjit_error unread;
   bool is_empty;
   if (!error) error = &unread;
   error_clear(error);
-  const kjit_status status = begin(&call, &known, runtime, args, &is_empty, error);
+  kjit_status status = take(&known, runtime, args, error);
+  if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
   if (status != KJIT_OK || is_empty) return status;
   if (!known.schedule) return error_invalid(error, "schedule", "must not be NULL");
   if (!call.params.plan) {
@@ -297,7 +296,7 @@ kjit_status kjit_attention_schedule(kjit_runtime *runtime, const kjit_attention_
 
 kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_attention_serving_args *args,
                                              kjit_attention_serving_sizes *sizes, kjit_error *error) {
-  kjit_attention_serving_args known;
+  kjit_attention_serving_args known = {0};
   struct call call;
   kjit_error unread;
   bool is_empty;
@@ -305,7 +304,8 @@ kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_a
   error_clear(error);
   if (!sizes) return error_invalid(error, "sizes", "must not be NULL");
   *sizes = (kjit_attention_serving_sizes){.struct_size = sizeof *sizes};
-  const kjit_status status = begin(&call, &known, runtime, args, &is_empty, error);
+  kjit_status status = take(&known, runtime, args, error);
+  if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
   if (status != KJIT_OK || is_empty) return status;
   sizes->schedule_bytes = schedule_bytes(&call);
   sizes->workspace_bytes = workspace_bytes(&call);
