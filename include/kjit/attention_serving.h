@@ -44,9 +44,9 @@ extern "C" {
  *  - keys: seqused_k[b], else cu_seqlens_k[b + 1] - cu_seqlens_k[b], else the cache's positions; less leftpad_k[b];
  *    plus the new ones.
  *
- * Negative lengths count as 0. Rows of q beyond are not written. Entries of the page table beyond a sequence's keys,
- * slots that hold no key, and rows that belong to no sequence may hold anything. A row that sees no key gives o = 0 and
- * lse = -inf, or the sink where there are sinks.
+ * Negative lengths and leftpads count as 0. Rows of q beyond are not written. Entries of the page table beyond a
+ * sequence's keys, slots that hold no key, and rows that belong to no sequence may hold anything. A row that sees no
+ * key gives o = 0 and lse = -inf, or the sink where there are sinks.
  */
 typedef struct kjit_attention_serving_args {
   size_t struct_size;

@@ -3,10 +3,10 @@
 //   rows    used_q[b], else cu_q[b + 1] - cu_q[b], else rows_q
 //   keys    used_k[b], else cu_k[b + 1] - cu_k[b], else the cache's positions; plus the appended, less leftpad[b]
 //
-// A negative length counts as 0, and so does that of a sequence whose offset is negative. Lengths beyond what the
-// tensors hold are cut, so that no address lies outside of them. Row i stands at position i + keys - rows among the
-// keys (aligned bottom right) and sees those from `low` on and below `high` (struct Seen), as window_left, window_right
-// and chunk have it; causal is window_right = 0.
+// A negative length counts as 0, as do a negative leftpad and the length of a sequence whose offset is negative.
+// Lengths beyond what the tensors hold are cut, so that no address lies outside of them. Row i stands at position
+// i + keys - rows among the keys (aligned bottom right) and sees those from `low` on and below `high` (struct Seen), as
+// window_left, window_right and chunk have it; causal is window_right = 0.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -66,7 +66,7 @@ KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   s.rows = s.first_row < 0 ? 0 : at_least_0(smaller(wanted, p.rows_q - s.first_row));
   if (s.rows < p.least_rows || (p.most_rows && s.rows > p.most_rows)) s.rows = 0; // another launch computes them
   s.cache_row = p.cache_index ? p.cache_index[b] : b;
-  const int pad = p.leftpad ? p.leftpad[b] : 0;
+  const int pad = p.leftpad ? at_least_0(p.leftpad[b]) : 0;
   const int first_of_all = p.cu_k && !p.page_size ? p.cu_k[b] : 0;
   s.first_slot = first_of_all + pad;
   // Any length may be given, so that nothing is added to it before it is cut.

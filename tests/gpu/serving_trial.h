@@ -24,8 +24,8 @@ struct serving_case {
   int page_size;
   bool narrow; /* the cache is e4m3, with a number for each sequence and head */
   bool ragged_q, ragged_new;
-  bool begins_below_0; /* cu_seqlens: the first sequence, which has no rows and no keys, would have some in front of all
-                        */
+  bool begins_below_0; /* cu_seqlens: the first sequence, which has no rows and no keys, would have some in front of
+                          all; leftpad: a number below 0 in place of each 0 */
   int rows[SERVING_BATCH_MAX];    /* of q; where they differ, ragged_q or seqused_q tells them */
   int keys[SERVING_BATCH_MAX];    /* in the cache, the padding on the left included; may be -1 with append */
   int added[SERVING_BATCH_MAX];   /* appended; all equal unless ragged_new */

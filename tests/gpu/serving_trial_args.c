@@ -97,6 +97,8 @@ static void fill_tables(struct serving_trial *trial) {
     host[at[7] + (size_t)b] = serving_rotary_position(trial, b);
   }
   if (c->begins_below_0) host[at[0]] = host[at[1]] = -5;
+  for (int b = 0; b < c->batch && c->begins_below_0; b++)
+    if (c->leftpad[b] == 0) host[at[6] + (size_t)b] = -5;
   if (c->ragged_q) args->cu_seqlens_q = tables.card + at[0];
   if (c->cache == SERVING_RAGGED) args->cu_seqlens_k = tables.card + at[1];
   if (c->ragged_new) args->cu_seqlens_k_new = tables.card + at[2];
