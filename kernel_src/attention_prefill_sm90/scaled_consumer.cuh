@@ -1,0 +1,31 @@
+// attention_sm90's consumer where each tile has a scale of its own: with K of 8 bits a score counts as what the product
+// gives times the number of the tile's sequence and key head (attention_serving/descale.cuh).
+#pragma once
+#include "attention_prefill_sm90/tile.cuh"
+#include "attention_sm90/consumer.cuh"
+
+struct ScaledConsumer : Consumer {
+  using Consumer::Consumer;
+
+protected:
+  // Of what the softmax sees, times log2(e). Scores that were capped have been multiplied by the tile's number.
+  KJIT_DEVICE float scale_log2(const RaggedTile &tile) const {
+    return cfg::kNarrow && !cfg::kSoftcap ? p.scale_log2 * tile.descales.k : p.scale_log2;
+  }
+
+  // As Consumer's.
+  template <bool kMasked> KJIT_DEVICE void next_softmax(float scale_log2) {
+    typename Softmax::Rows added;
+#pragma unroll kMasked ? 1 : 2
+    for (int tries = 0; tries < 2; tries++) {
+      // Without this the products of scores and scale would be kept in registers from one try to the next, and spilled.
+      if constexpr (cfg::kNarrow) asm volatile("" : "+f"(scale_log2));
+      if (tries > 0 || cfg::kRescaleThreshold == 0) softmax.raise_max(s, o, scale_log2);
+      softmax.exponentiate_scores(s, added, scale_log2, [&](int, int n, int r, float p0, float p1) {
+        probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
+      });
+      if (cfg::kRescaleThreshold == 0 || !Softmax::exceeds_threshold(added)) break;
+    }
+    softmax.add(added);
+  }
+};
