@@ -13,13 +13,21 @@ protected:
     return cfg::kNarrow && !cfg::kSoftcap ? p.scale_log2 * tile.descales.k : p.scale_log2;
   }
 
-  // As Consumer's.
   template <bool kMasked> KJIT_DEVICE void next_softmax(float scale_log2) {
+    if constexpr (cfg::kNarrow)
+      next_softmax_scaled<kMasked>(scale_log2);
+    else
+      Consumer::next_softmax<kMasked>();
+  }
+
+private:
+  // Consumer's, with a scale that lies in a register.
+  template <bool kMasked> KJIT_DEVICE void next_softmax_scaled(float scale_log2) {
     typename Softmax::Rows added;
 #pragma unroll kMasked ? 1 : 2
     for (int tries = 0; tries < 2; tries++) {
       // Without this the products of scores and scale would be kept in registers from one try to the next, and spilled.
-      if constexpr (cfg::kNarrow) asm volatile("" : "+f"(scale_log2));
+      asm volatile("" : "+f"(scale_log2));
       if (tries > 0 || cfg::kRescaleThreshold == 0) softmax.raise_max(s, o, scale_log2);
       softmax.exponentiate_scores(s, added, scale_log2, [&](int, int n, int r, float p0, float p1) {
         probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
