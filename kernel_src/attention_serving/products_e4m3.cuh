@@ -33,9 +33,12 @@ struct NarrowProducts {
   using VTile = ByteTile<cfg::kKeys, cfg::kHeadDimV>;
   static constexpr int kSegments = ceil_div(cfg::kHeadDim, 64);
   static constexpr int kValueChunks = cfg::kHeadDimV / kChunkBytes;
+  static constexpr int kOperandBytes = kLanesPerWarp * kChunkBytes; // of an A operand in shared memory
+  static constexpr int kQueryBytes = kSegments * 4 * kOperandBytes; // of those of 16 rows
 
   const uint32_t k, v;         // the lane's address in the first tiles
-  uint32_t q[kSegments][4][4]; // A operands, 64 columns each
+  uint32_t q[kSegments][4][4]; // A operands, 64 columns each; with kQueryShared while Q is taken alone
+  uint32_t query;              // with kQueryShared the lane's address of its A operands, whom the caller tells of it
   float factors[2];            // of the scores of the thread's rows
   bool has_factors;            // other than 1, in some row of the warp
 
@@ -80,22 +83,21 @@ struct NarrowProducts {
     has_factors = __any_sync(0xffffffffu, factors[0] != 1.0f || factors[1] != 1.0f);
   }
 
+  // With kQueryShared: leave the A operands of 16 rows in shared memory, for all warps that multiply these rows.
+  KJIT_DEVICE void share_query() const {
+#pragma unroll
+    for (int s = 0; s < kSegments; s++)
+#pragma unroll
+      for (int w = 0; w < 4; w++)
+        st_shared_16(query + (s * 4 + w) * kOperandBytes, {{q[s][w][0], q[s][w][1], q[s][w][2], q[s][w][3]}});
+  }
+
   // S += Q K^T. `stage`: how far the tile is behind the first.
   KJIT_DEVICE void multiply_keys(Scores &s, uint32_t stage) const {
-#pragma unroll
-    for (int d = 0; d < kSegments; d++) {
-      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
-#pragma unroll
-      for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
-        const Chunk keys = ld_shared_16(from + n * 8 * KTile::kBandColumns);
-#pragma unroll
-        for (int w = 0; w < 4; w++) {
-          uint32_t b0, b1;
-          widen_e4m3(keys.word[w], b0, b1);
-          mma_m16n8k16(Fp16{}, s[0][n], q[d][w], b0, b1);
-        }
-      }
-    }
+    if constexpr (cfg::kQueryShared)
+      multiply_keys_by_shared(s, stage);
+    else
+      multiply_keys_by_own(s, stage);
     if (!has_factors) return;
 #pragma unroll
     for (int n = 0; n < cfg::kKeyTiles * 2; n++)
@@ -124,6 +126,45 @@ struct NarrowProducts {
   }
 
 private:
+  KJIT_DEVICE void multiply_keys_by_own(Scores &s, uint32_t stage) const {
+#pragma unroll
+    for (int d = 0; d < kSegments; d++) {
+      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
+#pragma unroll
+      for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
+        const Chunk keys = ld_shared_16(from + n * 8 * KTile::kBandColumns);
+#pragma unroll
+        for (int w = 0; w < 4; w++) {
+          uint32_t b0, b1;
+          widen_e4m3(keys.word[w], b0, b1);
+          mma_m16n8k16(Fp16{}, s[0][n], q[d][w], b0, b1);
+        }
+      }
+    }
+  }
+
+  // The same with A operands from shared memory, each loaded once for all keys.
+  KJIT_DEVICE void multiply_keys_by_shared(Scores &s, uint32_t stage) const {
+#pragma unroll
+    for (int d = 0; d < kSegments; d++) {
+      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
+      Chunk keys[cfg::kKeyTiles * 2];
+#pragma unroll
+      for (int n = 0; n < cfg::kKeyTiles * 2; n++)
+        keys[n] = ld_shared_16(from + n * 8 * KTile::kBandColumns);
+#pragma unroll
+      for (int w = 0; w < 4; w++) {
+        const Chunk a = ld_shared_16(query + (d * 4 + w) * kOperandBytes);
+#pragma unroll
+        for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
+          uint32_t b0, b1;
+          widen_e4m3(keys[n].word[w], b0, b1);
+          mma_m16n8k16(Fp16{}, s[0][n], a.word, b0, b1);
+        }
+      }
+    }
+  }
+
   static KJIT_DEVICE int first_key(int warp) {
     return warp / cfg::kRowWarps * cfg::kWarpKeys;
   }

@@ -31,7 +31,11 @@ struct Worker {
 
   KJIT_DEVICE Worker(const attention_serving_params &params, Layout layout, int warp_index, int lane)
       : p(params), at(layout), row_warp(warp_index % cfg::kRowWarps),
-        warp(params, layout.keys(0), layout.values(0), warp_index, lane) {}
+        warp(params, layout.keys(0), layout.values(0), warp_index, lane) {
+    if constexpr (cfg::kQueryShared)
+      warp.products.query =
+          layout.query() + cfg::kQueryAt + row_warp * NarrowProducts::kQueryBytes + lane * kChunkBytes;
+  }
 
   KJIT_DEVICE void run() {
     for (Ring<SERVING_SM90_JOBS> jobs;; jobs.advance()) {
@@ -70,14 +74,29 @@ private:
     cfg::sync_workers(); // every warp has left its O
     if (is_whole) {
       result.finish();
+      if constexpr (cfg::kJoinPasses > 1) {
+        keep_rest(result);
+        result.finish<1>();
+      }
       return;
     }
     const bool may_wait = meeting.may_wait();
     result.write_partial(meeting.share.first);
+    if constexpr (cfg::kJoinPasses > 1) {
+      keep_rest(result);
+      result.write_partial<1>(meeting.share.first);
+    }
     meeting.arrive(may_wait);
   }
 
-  // Q from global memory to registers.
+  // The other half of the columns, where the first half was.
+  KJIT_DEVICE void keep_rest(const Result &result) const {
+    cfg::sync_workers(); // the first half has been read
+    result.keep<1>(warp.o, warp.softmax, warp.scale_log2());
+    cfg::sync_workers(); // every warp has left its O: the rest
+  }
+
+  // Q from global memory to registers, or on to shared memory, where all warps have done with the tile before.
   KJIT_DEVICE void take_query(const PlannedTile &tile, const PackedRows &rows) {
     const char *const base = (const char *)p.q + 2 * tile.sequence * p.q_stride.batch;
     warp.products.take_query(warp.lane, [&](int row, int chunk) {
@@ -87,6 +106,10 @@ private:
       if (p.cos) return rotary::turned(p, base + 2 * element, chunk, rotary::position_of(p, tile.sequence, query));
       return ld_global_nc_16(base + 2 * element + chunk * kChunkBytes);
     });
+    if constexpr (cfg::kQueryShared) {
+      if ((int)threadIdx.x / kLanesPerWarp < cfg::kRowWarps) warp.products.share_query();
+      cfg::sync_workers(); // every warp's rows are there
+    }
   }
 
   // One key block, whose first key is `key`.

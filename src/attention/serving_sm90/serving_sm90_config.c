@@ -18,6 +18,7 @@ enum {
   MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
   MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
   MAX_ONE_PART_ROWS = 128,  /* of two warpgroups */
+  MAX_OWN_QUERY = 128,      /* columns of Q that a thread has registers for, with a narrow cache */
   BOXES = 32,               /* in all stages: a lane of a warp has each; with gathered each row of a warp's quarter */
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
@@ -61,6 +62,19 @@ bool serving_sm90_appends(const struct serving_sm90_config *config) {
   return config->one_part && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
+/* With a narrow cache and large heads Q lies in shared memory, and two blocks of threads on an SM join their warps in
+ * two passes: as config.cuh has it. */
+static bool shares_query(const struct serving_sm90_config *config) {
+  return serving_sm90_is_narrow(config) && !config->one_part && config->head_dim > MAX_OWN_QUERY;
+}
+
+static int32_t join_passes(const struct serving_sm90_config *config) {
+  return !config->one_part && config->blocks_per_sm == 2 && config->head_dim_v > MAX_OWN_QUERY &&
+                 config->head_dim_v % 32 == 0
+             ? 2
+             : 1;
+}
+
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part only
  * the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and, behind these,
  * maxima and sums. */
@@ -74,7 +88,10 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
     return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
-    return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
+    return SERVING_SM90_M * ((uint32_t)(config->head_dim_v / join_passes(config)) + 8) * 4 + SERVING_SM90_M * 8 +
+           (shares_query(config)
+                ? (uint32_t)config->rows * SERVING_SM90_ROW_BYTES * (uint32_t)integer_divide_up(config->head_dim, 64)
+                : 0);
   if (config->one_part) return merge;
   return q > merge ? q : merge;
 }
@@ -92,8 +109,8 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
 uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
   if (serving_sm90_is_narrow(config)) {
     const int32_t key_warps = SERVING_SM90_WORKERS / 32 / (config->rows / ROW_STEP);
-    return (uint32_t)(integer_divide_up(config->head_dim, 64) * 16 + config->head_dim_v / 2 +
-                      config->keys / key_warps / 2);
+    const int32_t q = shares_query(config) ? 0 : (int32_t)integer_divide_up(config->head_dim, 64) * 16;
+    return (uint32_t)(q + config->head_dim_v / 2 + config->keys / key_warps / 2);
   }
   const int32_t q = config->one_part ? (config->head_dim + 15) / 16 * 4 : 0;
   return (uint32_t)(config->head_dim_v / 2 + config->keys / 2 + config->keys / 4 + q);
@@ -109,7 +126,7 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
  * on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads. The rest is for
  * addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
-  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 140};
   return most[config->one_part ? 0 : config->blocks_per_sm - 1];
 }
 
