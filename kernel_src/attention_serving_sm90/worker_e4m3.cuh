@@ -93,7 +93,7 @@ private:
   KJIT_DEVICE void keep_rest(const Result &result) const {
     cfg::sync_workers(); // the first half has been read
     result.keep<1>(warp.o, warp.softmax, warp.scale_log2());
-    cfg::sync_workers(); // every warp has left its O: the rest
+    cfg::sync_workers(); // the other half is there
   }
 
   // Q from global memory to registers, or on to shared memory, where all warps have done with the tile before.
@@ -108,7 +108,7 @@ private:
     });
     if constexpr (cfg::kQueryShared) {
       if ((int)threadIdx.x / kLanesPerWarp < cfg::kRowWarps) warp.products.share_query();
-      cfg::sync_workers(); // every warp's rows are there
+      cfg::sync_workers(); // Q of all rows is there
     }
   }
 
