@@ -11,9 +11,9 @@
 //           the other, the longest sequences' first (order.cuh). A row's sums depend on its own sequence alone, unless
 //           its keys are divided: those of a sequence of few rows may be (parts.cuh), and then on the lengths of all.
 // Warps     of the first warpgroup, warp 0 is the producer (producer.cuh) and warp 1 clears what lies behind a
-//           sequence's end (clipper.cuh); 1 to 3 consumer warpgroups of 64 rows each multiply and store (consumer.cuh);
-//           from pages that no box of TMA fits, one more warpgroup loads K and V row by row (gatherer.cuh), and so
-//           does one that widens e4m3 (widener.cuh).
+//           sequence's end (clipper.cuh), or three convert Q to fp16 (converter.cuh); 1 to 3 consumer warpgroups of 64
+//           rows each multiply and store (consumer.cuh); from pages that no box of TMA fits, one more warpgroup loads K
+//           and V row by row (gatherer.cuh), and so does one that widens e4m3 (widener.cuh).
 // Shared    attention_sm90's (attention_sm90/pipeline.cuh), and behind it that of tile.cuh.
 // Registers as attention_sm90's; spills: within the budget of serving_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
@@ -23,6 +23,7 @@
 
 #include "attention_prefill_sm90/clipper.cuh"
 #include "attention_prefill_sm90/consumer.cuh"
+#include "attention_prefill_sm90/converter.cuh"
 #include "attention_prefill_sm90/order.cuh"
 #include "attention_prefill_sm90/producer.cuh"
 
@@ -55,7 +56,11 @@ __launch_bounds__(cfg::kLaunchThreads,
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kFirstRegisters>();
     if (warp == 0) RaggedProducer(p, layout, lane).run(order, lists);
-    if (warp == 1) Clipper{layout, lane}.run();
+    if constexpr (cfg::kConverts) {
+      if (warp > 0) Converter{layout, warp - 1, lane}.run();
+    } else if (warp == 1) {
+      Clipper{layout, lane}.run();
+    }
   } else if (cfg::kGathers && warpgroup == cfg::kConsumers + 1) {
     if constexpr (cfg::kGathers) {
       setmaxnreg_dec<cfg::kGathererRegisters>();

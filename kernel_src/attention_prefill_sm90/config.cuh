@@ -20,6 +20,14 @@
 #include "attention_prefill_sm90/layout.h"
 #include "attention_sm90/config.cuh"
 
+// A cache of e4m3 is multiplied in fp16, which has all of its values, whatever the type of Q and O.
+#if KJIT_loads == 3 && KJIT_dtype == 15
+KJIT_WGMMA(KJIT_tile_n, Fp16)
+#if KJIT_head_dim_v != KJIT_tile_n
+KJIT_WGMMA(KJIT_head_dim_v, Fp16)
+#endif
+#endif
+
 namespace cfg {
 
 constexpr bool kSoftcap = KJIT_softcap; // scores are capped by a tanh
@@ -29,8 +37,13 @@ constexpr bool kFew = KJIT_few; // one consumer takes sequences of few rows, who
 // (gatherer.cuh). It has registers of the consumers'.
 constexpr bool kNarrow = KJIT_loads == PREFILL_LOADS_WIDENED; // K and V of 8 bits an element, else of 16
 constexpr bool kGathers = KJIT_loads == PREFILL_LOADS_ROWS || kNarrow;
+using Product = ElementOf<KJIT_loads == PREFILL_LOADS_WIDENED ? 5 : KJIT_dtype>::type; // Q, K, V and P as multiplied
+constexpr bool kConverts = kNarrow && KJIT_dtype == 15; // Q becomes fp16 in shared memory (converter.cuh)
+constexpr int kConverters = kConverts ? 3 : 0;          // warps
 constexpr int kGatherWarps = kThreadsPerWarpgroup / kLanesPerWarp;
 constexpr int kLaunchThreads = kThreads + (kGathers ? kThreadsPerWarpgroup : 0);
+// With kConverts: a float for each row of Q in each buffer, and a word for each of up to four converters.
+constexpr int kFactorBytes = kConverts ? kQueryRows * 4 + PREFILL_FLAG_BYTES : 0;
 constexpr int kWarps = kLaunchThreads / kLanesPerWarp;
 constexpr int kMultiplierRegisters = kGathers && kConsumers == 2 ? (kNarrow ? 200 : 216) : kConsumerRegisters;
 constexpr int kFirstRegisters = kNarrow && kConsumers == 2 ? 40 : kProducerRegisters; // of the first warpgroup

@@ -117,7 +117,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(
+      Wgmma<cfg::Product, cfg::kKeyRows>::mma_async_ss(
           s[0], q + bands::step(cfg::kConsumerRows, d),
           k + wgmma_descriptor_step(d / 4 * cfg::PlacedKeys::kToNextBand + d % 4 * 32), d > 0);
     wgmma_commit_group();
@@ -129,7 +129,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeyTiles; k++)
-      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
+      Wgmma<cfg::Product, cfg::kHeadDimV>::template mma_async_rs<true>(
           o[0], probabilities[k], v + wgmma_descriptor_step(k * 2 * cfg::PlacedValues::kToNextPattern),
           k > 0 ? 1 : accumulate);
     wgmma_commit_group();
@@ -157,13 +157,36 @@ private:
   // Wait for the next tile and its Q. @return false when there is no further tile
   KJIT_DEVICE bool next_tile(RaggedTile &tile) const {
     mbarrier_wait_parity(at.query_full(queries.slot), queries.parity);
+    if constexpr (cfg::kConverts) {
+      Chunk flags = {};
+      if (lane == 0) flags = ld_shared_16(tiles_at.flags(queries.slot)); // as of the tile's coordinates
+      tile.has_factors = broadcast_from_lane_0(flags.word[0] | flags.word[1] | flags.word[2]);
+    }
     return load_ragged_tile(tiles_at.ragged_tile(queries.slot), lane, tile);
   }
 
+  // Scores are there: undo what was done to rows of Q that do not fit fp16, and give the buffers back.
   KJIT_DEVICE void release_scores(const RaggedTile &tile, int block, int buffer) {
+    if constexpr (cfg::kConverts) {
+      if (tile.has_factors) multiply_factors(buffer);
+    }
     release(at.keys_empty(keys.slot));
     keys.advance();
     if (cfg::kOutputBands > 0 && block == tile.blocks.first) release_query(buffer);
+  }
+
+  KJIT_DEVICE void multiply_factors(int buffer) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float factor =
+          __uint_as_float(ld_shared_4(tiles_at.factors(buffer) + (consumer * cfg::kConsumerRows + own_row(r)) * 4));
+#pragma unroll
+      for (int n = 0; n < kColumns8; n++) {
+        s[0][n][2 * r] *= factor;
+        s[0][n][2 * r + 1] *= factor;
+      }
+    }
+    __syncwarp(); // before lane 0 gives the buffer back
   }
 
   // Scores become cap * tanh(scale * score / cap), by tanh x = 1 - 2 / (exp(2 x) + 1), which is exact enough at both

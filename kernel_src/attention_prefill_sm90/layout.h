@@ -5,6 +5,7 @@
 
 enum {
   PREFILL_TILE_BYTES = 48,        /* a tile's coordinates, for each Q buffer */
+  PREFILL_FLAG_BYTES = 16,        /* one word for each warp that converts Q */
   PREFILL_LOADS_BANDS = 0,        /* the field `loads`: boxes of one band of 64 columns of K or V */
   PREFILL_LOADS_GROUPS = 1,       /* boxes of all bands, from pages */
   PREFILL_LOADS_ROWS = 2,         /* no boxes: row by row, from pages of any size, by a warpgroup of its own */

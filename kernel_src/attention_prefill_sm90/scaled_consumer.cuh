@@ -20,6 +20,20 @@ protected:
       Consumer::next_softmax<kMasked>();
   }
 
+  KJIT_DEVICE void round_scores() {
+    if constexpr (cfg::kConverts) {
+#pragma unroll
+      for (int k = 0; k < kKeyTiles; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const float(&pair)[4] = s[0][2 * k + i / 2];
+          probabilities[k][i] = cvt_rn_x2(cfg::Product{}, pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+        }
+    } else {
+      Consumer::round_scores();
+    }
+  }
+
 private:
   // Consumer's, with a scale that lies in a register.
   template <bool kMasked> KJIT_DEVICE void next_softmax_scaled(float scale_log2) {
@@ -30,7 +44,7 @@ private:
       asm volatile("" : "+f"(scale_log2));
       if (tries > 0 || cfg::kRescaleThreshold == 0) softmax.raise_max(s, o, scale_log2);
       softmax.exponentiate_scores(s, added, scale_log2, [&](int, int n, int r, float p0, float p1) {
-        probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
+        probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Product{}, p0, p1);
       });
       if (cfg::kRescaleThreshold == 0 || !Softmax::exceeds_threshold(added)) break;
     }

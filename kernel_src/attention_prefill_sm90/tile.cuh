@@ -31,6 +31,7 @@ struct RaggedTile : Tile {
   uint32_t owner, split;
   static constexpr uint32_t kWhole = 0; // a tile whose keys are not divided
   Descales descales;                    // with K and V of 8 bits
+  bool has_factors;                     // with kConverts: some row of Q was multiplied by a number
 
   KJIT_DEVICE int sequence() const { return (int)(owner & 0xffff); }
   KJIT_DEVICE int query_head() const { return (int)(owner >> 16); }
@@ -68,13 +69,18 @@ struct RaggedLayout : Layout {
   static constexpr int kTilesAt = shared::kEntriesAt;
   static constexpr int kBarriersAt = kTilesAt + PREFILL_TILE_BYTES * cfg::kQueryBuffers;
   static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 2 : 1) + cfg::kStages;
-  static constexpr int kEnd = kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
+  static constexpr int kFactorsAt = (kBarriersAt + SM90_BARRIER_BYTES * kBarriers + 15) / 16 * 16;
+  static constexpr int kEnd = cfg::kConverts ? kFactorsAt + cfg::kFactorBytes * cfg::kQueryBuffers
+                                             : kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
   static_assert(kTilesAt % 16 == 0, "coordinates are written 16 bytes at a time");
   static_assert(kEnd + SM90_ALIGNMENT - 1 == KJIT_launch_bytes, "launch_bytes: what the host asks for is what is used");
 
   KJIT_DEVICE uint32_t ragged_tile(int slot) const { return base + kTilesAt + PREFILL_TILE_BYTES * slot; }
   KJIT_DEVICE uint32_t query_landed(int slot) const { return base + kBarriersAt + SM90_BARRIER_BYTES * slot; }
   KJIT_DEVICE uint32_t values_landed(int slot) const { return query_landed(cfg::kQueryBuffers + slot); }
+  // With kConverts: a word of each converter, and behind them what each row of Q was divided by.
+  KJIT_DEVICE uint32_t flags(int slot) const { return base + kFactorsAt + cfg::kFactorBytes * slot; }
+  KJIT_DEVICE uint32_t factors(int slot) const { return flags(slot) + PREFILL_FLAG_BYTES; }
   KJIT_DEVICE uint32_t tile_known(int slot) const { return values_landed(cfg::kStages + slot); }
 
   // One thread, before a barrier of the block.
@@ -92,7 +98,7 @@ private:
   // As Layout's, but every thread that gathers arrives at "full" of K and V, or each warp that widens.
   KJIT_DEVICE void initialise_for_gatherers() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
-      mbarrier_init(query_full(i), 1);
+      mbarrier_init(query_full(i), cfg::kConverts ? cfg::kConverters : 1);
       mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup);
     }
     constexpr int kArrivals = cfg::kGatherWarps * (cfg::kNarrow ? 1 : kLanesPerWarp);

@@ -1,5 +1,5 @@
 // The wideners: a warpgroup that loads K and V of e4m3, of a cache with or without pages, and writes them to shared
-// memory in 16 bits, as TMA would have done with a cache of 16 bits.
+// memory in fp16, which holds each of their values, as TMA would have done with a cache of 16 bits.
 //
 // wgmma takes 8-bit operands only where both are, and V with its keys contiguous. So the elements are widened in
 // registers, between global and shared memory, through which they pass once.
@@ -15,14 +15,12 @@
 // Whoever has written a block fences it off from wgmma and arrives at "full", one lane for each warp. Rows behind the
 // sequence's last key are written as zeros, so the clipper has nothing to do with V.
 #pragma once
-#include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/e4m3.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
 
 #include "attention_prefill_sm90/row_walk.cuh"
-#include "attention_serving/element.cuh"
 
 // The most of up to 8 steps that divide those of K and of V, so that each has a place of its own in registers.
 __device__ constexpr int steps_ahead(int of_keys, int of_values) {
@@ -140,20 +138,10 @@ private:
     for (int w = 0; w < 4; w++) {
       uint32_t low, high;
       widen_e4m3(narrow.word[w], low, high);
-      wide[w / 2].word[w % 2 * 2] = of_element(cfg::Element{}, low);
-      wide[w / 2].word[w % 2 * 2 + 1] = of_element(cfg::Element{}, high);
+      wide[w / 2].word[w % 2 * 2] = low;
+      wide[w / 2].word[w % 2 * 2 + 1] = high;
     }
     st_shared_16(shared, wide[0]);
     st_shared_16(shared ^ kChunkBytes, wide[1]);
-  }
-
-  // A pair of fp16 as a pair of the tile's elements.
-  static KJIT_DEVICE uint32_t of_element(Fp16, uint32_t pair) {
-    return pair;
-  }
-  static KJIT_DEVICE uint32_t of_element(Bf16, uint32_t pair) {
-    float low, high;
-    element_pair<Fp16>(pair, low, high);
-    return cvt_rn_x2(Bf16{}, low, high);
   }
 };

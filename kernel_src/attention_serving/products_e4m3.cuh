@@ -25,6 +25,7 @@
 
 #include "attention_serving/byte_tile.cuh"
 #include "attention_serving/element.cuh"
+#include "attention_serving/fp16_row.cuh"
 
 using Scores = float[1][cfg::kKeyTiles * 2][4];
 
@@ -186,27 +187,18 @@ private:
 
   KJIT_DEVICE void convert(Fp16, int r) const {}
 
-  // bf16 to fp16. With the row's largest magnitude from 2^-6 to below 2^15 all elements that count are exact.
+  // bf16 to fp16, as fp16_row.cuh has it.
   KJIT_DEVICE void convert(Bf16, int r) {
-    uint32_t most = 0; // of the bits without the sign, which are ordered as the magnitudes are
+    uint32_t most = 0;
 #pragma unroll
     for (int s = 0; s < kSegments; s++)
 #pragma unroll
       for (int w = 0; w < 4; w++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-          const uint32_t low = q[s][w][2 * i + r] & 0x7fffu, high = q[s][w][2 * i + r] >> 16 & 0x7fffu;
-          most = low > most ? low : most;
-          most = high > most ? high : most;
-        }
-    const float largest = quad_max(__uint_as_float(most << 16));
-    const int exponent = (int)(__float_as_uint(largest) >> 23);
-    float multiplier = 1.0f;
-    if (largest != 0.0f && (exponent < 127 - 6 || exponent > 127 + 14)) {
-      const int wanted = 127 + 127 + 14 - exponent, bits = wanted < 227 ? wanted : 227;
-      multiplier = __uint_as_float((uint32_t)bits << 23);
-      factors[r] = __uint_as_float((uint32_t)(254 - bits) << 23);
-    }
+        for (int i = 0; i < 2; i++)
+          most = fp16_row_larger(most, q[s][w][2 * i + r]);
+    const RowScale scale = fp16_row_scale(quad_max(__uint_as_float(most << 16)));
+    factors[r] = scale.inverse;
 #pragma unroll
     for (int s = 0; s < kSegments; s++)
 #pragma unroll
@@ -215,7 +207,7 @@ private:
         for (int i = 0; i < 2; i++) {
           float low, high;
           element_pair<Bf16>(q[s][w][2 * i + r], low, high);
-          q[s][w][2 * i + r] = cvt_rn_x2(Fp16{}, low * multiplier, high * multiplier);
+          q[s][w][2 * i + r] = cvt_rn_x2(Fp16{}, low * scale.multiplier, high * scale.multiplier);
         }
   }
 };

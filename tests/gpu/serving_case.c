@@ -135,6 +135,10 @@ void serving_narrow_cases(struct serving_case cases[SERVING_NARROW_CASES]) {
     c->use_seqused_q = i == 2;
   }
   cases[3].window_left = 50;
+  cases[0].query_size = cases[6].query_size = 1e9f; /* beyond fp16 */
+  cases[0].scale = cases[6].scale = 1e-10f;
+  cases[4].query_size = 1e-9f;
+  cases[4].scale = 1e8f;
   cases[6].softcap = 5;
   cases[7].sinks = KJIT_FP32;
   cases[8].num_splits = 1;

@@ -7,6 +7,7 @@
 #include "attention/rule.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/text.h"
 
 /* Shared memory of sm_90, per block after opting in: target.c. */
@@ -65,7 +66,10 @@ bool prefill_gathers(const struct prefill_config *config) {
 uint32_t prefill_shared_bytes(const struct prefill_config *config) {
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
   const uint32_t barriers = q_buffers * (prefill_gathers(config) ? 2 : 1) + stages;
-  return tile_bytes(config) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
+  const uint32_t known = PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
+  if (config->loads != PREFILL_LOADS_WIDENED || config->dtype != KJIT_BF16) return tile_bytes(config) + known;
+  return tile_bytes(config) + (uint32_t)integer_round_up(known, 16) +
+         q_buffers * (SM90_GROUP_ROWS * (uint32_t)config->consumers * (uint32_t)sizeof(float) + PREFILL_FLAG_BYTES);
 }
 
 bool prefill_fits(const struct prefill_config *config) {
