@@ -45,9 +45,9 @@ constexpr int kLaunchThreads = kThreads + (kGathers ? kThreadsPerWarpgroup : 0);
 // With kConverts: a float for each row of Q in each buffer, and a word for each of up to four converters.
 constexpr int kFactorBytes = kConverts ? kQueryRows * 4 + PREFILL_FLAG_BYTES : 0;
 constexpr int kWarps = kLaunchThreads / kLanesPerWarp;
-constexpr int kMultiplierRegisters = kGathers && kConsumers == 2 ? (kNarrow ? 200 : 216) : kConsumerRegisters;
-constexpr int kFirstRegisters = kNarrow && kConsumers == 2 ? 40 : kProducerRegisters; // of the first warpgroup
-constexpr int kGathererRegisters = !kNarrow ? kProducerRegisters : kConsumers == 2 ? 72 : 120;
+constexpr int kMultiplierRegisters = kGathers && kConsumers == 2 ? (kNarrow ? 208 : 216) : kConsumerRegisters;
+constexpr int kFirstRegisters = kNarrow && kConsumers == 2 ? 32 : kProducerRegisters; // of the first warpgroup
+constexpr int kGathererRegisters = !kNarrow ? kProducerRegisters : kConsumers == 2 ? 64 : 120;
 static_assert(kLaunchThreads == KJIT_launch_threads, "launch_threads: the host launches as many as the roles have");
 static_assert(!kGathers || kConsumers == 1 || (kConsumers == 2 && kHeadDimV <= PREFILL_GATHERED_COLUMNS),
               "loads: a further warpgroup leaves the consumers too few registers");
