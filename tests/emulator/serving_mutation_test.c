@@ -166,6 +166,16 @@ static const struct mutation widened_mutations[] = {
      "*= 1.0f;"},
     {"descales are those of the first head", "attention_prefill_sm90/producer.cuh", "tile.query_head() / v.group);",
      "0);"},
+    {"rows that were scaled are not scaled back", "attention_prefill_sm90/consumer.cuh",
+     "if (tile.has_factors) multiply_factors(buffer);", ";"},
+    {"a buffer is given back before its factors are read", "attention_prefill_sm90/consumer.cuh",
+     "__syncwarp(); // before lane 0", "// before lane 0"},
+    {"what was converted is not fenced off from wgmma", "attention_prefill_sm90/converter.cuh", "fence_async_proxy();",
+     ";"},
+    {"nobody waits for Q before converting it", "attention_prefill_sm90/converter.cuh",
+     "mbarrier_wait_parity(at.query_landed(queries.slot), queries.parity);", ";"},
+    {"one converter is enough to begin", "attention_prefill_sm90/tile.cuh", "cfg::kConverts ? cfg::kConverters : 1",
+     "1"},
     {"one warp's rows are enough to begin", "attention_prefill_sm90/tile.cuh",
      "cfg::kGatherWarps * (cfg::kNarrow ? 1 : kLanesPerWarp);", "1;"},
 };
@@ -236,6 +246,8 @@ static void test_serving__mistakes_in_widening_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.dtype = KJIT_BF16;
   c.narrow = c.ragged_q = c.causal = c.workspace = true;
+  c.query_size = 1e9f; /* beyond fp16 */
+  c.scale = 1e-10f;
   c.batch = 3;
   c.heads_kv = 2;
   c.group = 2;
