@@ -18,9 +18,8 @@ struct Result : Merge {
     return (float *)shared + (key_warp * cfg::kRows + row) * cfg::kOutputStride;
   }
 
-  // Put a warp's accumulators into shared memory, those of pass `kPass` of cfg::kJoinPasses. All threads have read what
-  // lay there.
-  template <int kPass = 0, typename Softmax>
+  // Put a warp's accumulators into shared memory. All threads have read what lay there.
+  template <typename Softmax>
   KJIT_DEVICE void keep(const float (&o)[1][cfg::kOutputTiles8][4], const Softmax &softmax, float scale_log2) const {
     const int warp = (int)threadIdx.x / kLanesPerWarp, lane = (int)threadIdx.x % kLanesPerWarp;
     const int key_warp = warp / cfg::kRowWarps, row_warp = warp % cfg::kRowWarps;
@@ -31,11 +30,10 @@ struct Result : Merge {
       if (lane % 4 == 0)
         statistics(key_warp)[row] = {sum == 0.0f ? masked_score() : softmax.max[0][r] * scale_log2, sum};
       float *const to = output(key_warp, row) + Products::lane_column(lane);
-      constexpr int kTiles = cfg::kOutputTiles8 / cfg::kJoinPasses;
 #pragma unroll
-      for (int n = 0; n < kTiles; n++) {
-        to[Products::tile_column(n)] = Products::low_of(o[0], kPass * kTiles + n, r);
-        to[Products::tile_column(n) + 1] = Products::high_of(o[0], kPass * kTiles + n, r);
+      for (int n = 0; n < cfg::kOutputTiles8; n++) {
+        to[Products::tile_column(n)] = Products::low_of(o[0], n, r);
+        to[Products::tile_column(n) + 1] = Products::high_of(o[0], n, r);
       }
     }
   }
@@ -54,7 +52,6 @@ struct Result : Merge {
     return all;
   }
 
-  // `chunk` of those that keep() left.
   KJIT_DEVICE void joined_chunk(int row, int chunk, const float (&weights)[cfg::kKeyWarps], float (&values)[8]) const {
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -102,29 +99,27 @@ struct Result : Merge {
   }
 
   // The tile was computed as a whole: what keep() left is the result.
-  template <int kPass = 0> KJIT_DEVICE void finish() const {
-    constexpr int kKept = kChunks / cfg::kJoinPasses;
+  KJIT_DEVICE void finish() const {
     const int count = rows.count();
-    for (int i = (int)threadIdx.x; i < count * kKept; i += cfg::kWorkers) {
-      const int row = i / kKept, chunk = i % kKept;
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kWorkers) {
+      const int row = i / kChunks, chunk = i % kChunks;
       float weights[cfg::kKeyWarps], values[8];
       const Statistics all = join(row, weights);
       joined_chunk(row, chunk, weights, values);
-      write(row, kPass * kKept + chunk, all, values);
+      write(row, chunk, all, values);
     }
   }
 
   // Write what keep() left as the partial result of this block of threads.
-  template <int kPass = 0> KJIT_DEVICE void write_partial(int first) const {
-    constexpr int kKept = kChunks / cfg::kJoinPasses;
+  KJIT_DEVICE void write_partial(int first) const {
     const int count = rows.count(); // rows that do not exist are neither written nor merged
     float *const to = partial((int)blockIdx.x, (int)blockIdx.x == first);
-    for (int i = (int)threadIdx.x; i < count * kKept; i += cfg::kWorkers) {
-      const int row = i / kKept, chunk = i % kKept;
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kWorkers) {
+      const int row = i / kChunks, chunk = i % kChunks;
       float weights[cfg::kKeyWarps], values[8];
       const Statistics all = join(row, weights);
       joined_chunk(row, chunk, weights, values);
-      keep_chunk(to, row, kPass * kKept + chunk, all, values);
+      keep_chunk(to, row, chunk, all, values);
     }
   }
 };

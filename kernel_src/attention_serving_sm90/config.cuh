@@ -110,13 +110,12 @@ constexpr int kMergeBytes = kWordAt + 16;
 // the workers' memory, and behind it each row's maximum and sum.
 //
 // Q of more than 128 columns would take so many registers that little could be on its way, so its A operands lie in
-// shared memory, and two blocks of threads join their warps in two passes, half of the columns each.
+// shared memory. (Two blocks of threads on a multiprocessor have 168 registers a thread for it, and were slower.)
 constexpr bool kQueryShared = kNarrow && !kOnePart && kHeadDim > 128;
-constexpr int kJoinPasses = kNarrow && !kOnePart && kBlocksPerSm == 2 && kHeadDimV > 128 && kHeadDimV % 32 == 0 ? 2 : 1;
 constexpr int kRowWarps = kRows / 16, kKeyWarps = kWorkers / kLanesPerWarp / kRowWarps;
 constexpr int kWarpKeys = kKeys / kKeyWarps, kKeyTiles = kWarpKeys / 16;
 constexpr int kOutputTiles8 = kHeadDimV / 8;
-constexpr int kOutputStride = kHeadDimV / kJoinPasses + 8; // floats; the 8 spread neighbouring rows over the banks
+constexpr int kOutputStride = kHeadDimV + 8; // floats; the 8 spread neighbouring rows over the banks
 constexpr int kStatisticsAt = kKeyWarps * kRows * kOutputStride * 4;
 constexpr int kQueryAt = kStatisticsAt + kKeyWarps * kRows * 8;
 constexpr int kQuerySharedBytes =

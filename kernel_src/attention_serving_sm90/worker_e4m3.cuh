@@ -74,26 +74,11 @@ private:
     cfg::sync_workers(); // every warp has left its O
     if (is_whole) {
       result.finish();
-      if constexpr (cfg::kJoinPasses > 1) {
-        keep_rest(result);
-        result.finish<1>();
-      }
       return;
     }
     const bool may_wait = meeting.may_wait();
     result.write_partial(meeting.share.first);
-    if constexpr (cfg::kJoinPasses > 1) {
-      keep_rest(result);
-      result.write_partial<1>(meeting.share.first);
-    }
     meeting.arrive(may_wait);
-  }
-
-  // The other half of the columns, where the first half was.
-  KJIT_DEVICE void keep_rest(const Result &result) const {
-    cfg::sync_workers(); // the first half has been read
-    result.keep<1>(warp.o, warp.softmax, warp.scale_log2());
-    cfg::sync_workers(); // the other half is there
   }
 
   // Q from global memory to registers, or on to shared memory, where all warps have done with the tile before.

@@ -62,22 +62,19 @@ bool serving_sm90_appends(const struct serving_sm90_config *config) {
   return config->one_part && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
-/* With a narrow cache and large heads Q lies in shared memory, and two blocks of threads on an SM join their warps in
- * two passes: as config.cuh has it. */
+/* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
 static bool shares_query(const struct serving_sm90_config *config) {
   return serving_sm90_is_narrow(config) && !config->one_part && config->head_dim > MAX_OWN_QUERY;
 }
 
-static int32_t join_passes(const struct serving_sm90_config *config) {
-  return !config->one_part && config->blocks_per_sm == 2 && config->head_dim_v > MAX_OWN_QUERY &&
-                 config->head_dim_v % 32 == 0
-             ? 2
-             : 1;
+static uint32_t shared_query_bytes(const struct serving_sm90_config *config) {
+  if (!shares_query(config)) return 0;
+  return (uint32_t)config->rows * SERVING_SM90_ROW_BYTES * (uint32_t)integer_divide_up(config->head_dim, 64);
 }
 
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part only
  * the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and, behind these,
- * maxima and sums. */
+ * maxima and sums, and Q of large heads. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t workers = config->one_part ? threads_of(config) : SERVING_SM90_WORKERS;
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * workers + 16;
@@ -88,10 +85,7 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
     return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
-    return SERVING_SM90_M * ((uint32_t)(config->head_dim_v / join_passes(config)) + 8) * 4 + SERVING_SM90_M * 8 +
-           (shares_query(config)
-                ? (uint32_t)config->rows * SERVING_SM90_ROW_BYTES * (uint32_t)integer_divide_up(config->head_dim, 64)
-                : 0);
+    return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8 + shared_query_bytes(config);
   if (config->one_part) return merge;
   return q > merge ? q : merge;
 }
@@ -126,7 +120,7 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
  * on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads. The rest is for
  * addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
-  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 140};
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
   return most[config->one_part ? 0 : config->blocks_per_sm - 1];
 }
 
