@@ -116,7 +116,8 @@ private:
     Ring<cfg::kStages> &ring = kIsKeys ? keys : values;
     const int row = warp * kWarpRows + lane / kRowLanes, chunk = lane % kRowLanes * 2 ^ lane / kRowLanes;
     const uint32_t to = (kIsKeys ? at.keys(ring.slot) : at.values(ring.slot)) + row * cfg::kRowBytes + (chunk << 4);
-    mbarrier_wait_parity(kIsKeys ? at.keys_empty(ring.slot) : at.values_empty(ring.slot), ring.parity ^ 1);
+    const uint32_t empty = kIsKeys ? at.keys_empty(ring.slot) : at.values_empty(ring.slot);
+    mbarrier_wait_parity(empty, ring.parity ^ 1);
     __syncwarp();
 #pragma unroll
     for (int step = 0; step < kSteps<kIsKeys>; step++) {
@@ -124,6 +125,8 @@ private:
       write(to + band * cfg::kKeyRows * cfg::kRowBytes + group * cfg::kPatternBytes, raw[step % kDepth]);
       raw[step % kDepth] =
           ahead < kSteps<kIsKeys> ? read<kIsKeys>(own, ahead) : read<!kIsKeys>(next, ahead - kSteps<kIsKeys>);
+      // A wait that is over: without it ptxas asks for nothing before most of the block is written.
+      if (step == kSteps<kIsKeys> / 2 - 1) mbarrier_wait_parity(empty, ring.parity ^ 1);
     }
     fence_async_proxy();
     __syncwarp();

@@ -149,7 +149,7 @@ static const struct mutation widened_mutations[] = {
     {"what was written is not fenced off from wgmma", "attention_prefill_sm90/widener.cuh", "fence_async_proxy();",
      ";"},
     {"a buffer is written while it is read", "attention_prefill_sm90/widener.cuh",
-     "mbarrier_wait_parity(kIsKeys ? at.keys_empty(ring.slot) : at.values_empty(ring.slot), ring.parity ^ 1);", ";"},
+     "mbarrier_wait_parity(empty, ring.parity ^ 1);\\n    __syncwarp();", ";"},
     {"a row behind the last key is loaded", "attention_prefill_sm90/widener.cuh", "row >= from.count ||",
      "row > from.count ||"},
     {"rows are not swizzled", "attention_prefill_sm90/widener.cuh", "lane % kRowLanes * 2 ^ lane / kRowLanes;",
