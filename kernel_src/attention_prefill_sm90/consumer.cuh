@@ -117,7 +117,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(
+      Wgmma<cfg::Product, cfg::kKeyRows>::mma_async_ss(
           s[0], q + bands::step(cfg::kConsumerRows, d),
           k + wgmma_descriptor_step(d / 4 * cfg::PlacedKeys::kToNextBand + d % 4 * 32), d > 0);
     wgmma_commit_group();
@@ -129,7 +129,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeyTiles; k++)
-      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
+      Wgmma<cfg::Product, cfg::kHeadDimV>::template mma_async_rs<true>(
           o[0], probabilities[k], v + wgmma_descriptor_step(k * 2 * cfg::PlacedValues::kToNextPattern),
           k > 0 ? 1 : accumulate);
     wgmma_commit_group();
@@ -138,11 +138,11 @@ private:
   // Gatherers that do not wait for their copies cannot fence them off from wgmma, so whoever reads does.
   KJIT_DEVICE void wait_for_keys() const {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
-    if constexpr (cfg::kGathers) fence_async_proxy(); // keys
+    if constexpr (cfg::kGathers && !cfg::kNarrow) fence_async_proxy(); // keys
   }
   KJIT_DEVICE void wait_for_values() const {
     mbarrier_wait_parity(at.values_full(values.slot), values.parity);
-    if constexpr (cfg::kGathers) fence_async_proxy(); // values
+    if constexpr (cfg::kGathers && !cfg::kNarrow) fence_async_proxy(); // values
   }
 
   KJIT_DEVICE void issue_both(int buffer, int accumulate) {
@@ -157,20 +157,43 @@ private:
   // Wait for the next tile and its Q. @return false when there is no further tile
   KJIT_DEVICE bool next_tile(RaggedTile &tile) const {
     mbarrier_wait_parity(at.query_full(queries.slot), queries.parity);
+    if constexpr (cfg::kConverts) {
+      Chunk flags = {};
+      if (lane == 0) flags = ld_shared_16(tiles_at.flags(queries.slot)); // as of the tile's coordinates
+      tile.has_factors = broadcast_from_lane_0(flags.word[0] | flags.word[1] | flags.word[2]);
+    }
     return load_ragged_tile(tiles_at.ragged_tile(queries.slot), lane, tile);
   }
 
+  // Scores are there: undo what was done to rows of Q that do not fit fp16, and give the buffers back.
   KJIT_DEVICE void release_scores(const RaggedTile &tile, int block, int buffer) {
+    if constexpr (cfg::kConverts) {
+      if (tile.has_factors) multiply_factors(buffer);
+    }
     release(at.keys_empty(keys.slot));
     keys.advance();
     if (cfg::kOutputBands > 0 && block == tile.blocks.first) release_query(buffer);
   }
 
+  KJIT_DEVICE void multiply_factors(int buffer) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float factor =
+          __uint_as_float(ld_shared_4(tiles_at.factors(buffer) + (consumer * cfg::kConsumerRows + own_row(r)) * 4));
+#pragma unroll
+      for (int n = 0; n < kColumns8; n++) {
+        s[0][n][2 * r] *= factor;
+        s[0][n][2 * r + 1] *= factor;
+      }
+    }
+    __syncwarp(); // before lane 0 gives the buffer back
+  }
+
   // Scores become cap * tanh(scale * score / cap), by tanh x = 1 - 2 / (exp(2 x) + 1), which is exact enough at both
   // ends.
-  KJIT_DEVICE void cap() {
+  KJIT_DEVICE void cap(const RaggedTile &tile) {
     if constexpr (!cfg::kSoftcap) return;
-    const float inner = 2.0f * v.scale_log2 / v.softcap;
+    const float inner = 2.0f * (cfg::kNarrow ? v.scale_log2 * tile.descales.k : v.scale_log2) / v.softcap;
 #pragma unroll
     for (int n = 0; n < kColumns8; n++)
 #pragma unroll
@@ -206,12 +229,12 @@ private:
   }
 
   KJIT_DEVICE void first_softmax(Softmax &state, const RaggedTile &tile) {
-    cap();
+    cap(tile);
     mask(tile, tile.blocks.end - 1);
     typename Softmax::Rows now, factors;
-    state.template find_maximum<true>(s, now, p.scale, p.scale_log2);
-    state.template set_max<true>(now, factors, p.scale_log2);
-    state.template exponentiate<true>(s, p.scale_log2);
+    state.template find_maximum<true>(s, now, p.scale, scale_log2(tile));
+    state.template set_max<true>(now, factors, scale_log2(tile));
+    state.template exponentiate<true>(s, scale_log2(tile));
   }
 
   // The steps between a tile's first scores and its last product with V. Blocks that hold keys behind those that every
@@ -242,11 +265,11 @@ private:
     issue_both(buffer, accumulate);
     wait_for_scores();
     release_scores(tile, block, buffer);
-    cap();
+    cap(tile);
     if constexpr (kMasked) mask(tile, block);
     wgmma_wait_group<0>();
     release_values();
-    next_softmax<kMasked>();
+    next_softmax<kMasked>(scale_log2(tile));
   }
 
   // The last product O += P V of `tile` together with the first scores of `next`.
@@ -281,10 +304,11 @@ private:
     for (int r = 0; r < 2; r++) {
       const Place row = place_of(tile, own_row(r));
       float total = quad_sum(softmax.sum[0][r]);
-      float maximum = total == 0.0f ? masked_score() : softmax.max[0][r] * p.scale_log2;
+      float maximum = total == 0.0f ? masked_score() : softmax.max[0][r] * scale_log2(tile);
       float factor = 1.0f;
       if (v.sinks) add_sink(row.head, maximum, total, factor);
       factors[0][r] = total == 0.0f ? 0.0f : factor / total;
+      if constexpr (cfg::kNarrow) factors[0][r] *= tile.descales.v;
       if (v.lse && lane % 4 == 0 && row.query < tile.s.rows)
         v.lse[tile.sequence() * v.lse_batch_stride + row.head * v.lse_head_stride + tile.s.first_row + row.query] =
             total == 0.0f ? masked_score() : (maximum + lg2_approx(total)) * kLn2;

@@ -1,39 +1,24 @@
 // The gatherers: a warpgroup that loads K and V of pages that no box of TMA fits, such as pages of one position.
 //
-// Its four warps load every key block together, each its quarter of the rows, of K and of V: row by row with cp.async,
-// 16 bytes a lane, eight lanes for the 128 bytes that a row has in a band, so that each copy takes whole lines. A lane
-// holds the place in the page table of one row of its warp's, looked up a key block ahead, and uses it for K and then
-// for V. Nobody waits for copies here: every lane arrives at "full" by cp.async.mbarrier.arrive when its copies are
-// done, so that as many blocks are on their way as there are buffers. Nobody here can fence what was written off from
-// wgmma either, so the consumers do, when they have waited. Rows behind the sequence's last key are written as zeros,
-// so the clipper has nothing to do with V.
+// Its four warps load every key block together (row_walk.cuh): row by row with cp.async, 16 bytes a lane, eight lanes
+// for the 128 bytes that a row has in a band, so that each copy takes whole lines. Nobody waits for copies here: every
+// lane arrives at "full" by cp.async.mbarrier.arrive when its copies are done, so that as many blocks are on their way
+// as there are buffers. Nobody here can fence what was written off from wgmma either, so the consumers do, when they
+// have waited. Rows behind the sequence's last key are written as zeros, so the clipper has nothing to do with V.
 //
-// The producer tells the gatherers of a tile by an mbarrier of its own (tile_known), before it loads Q. All of them
-// have read the tile's coordinates before the tile's last K is there, and so before its Q buffer is given back. The
-// order of the loads is the producer's (producer.cuh): of each key block K, then V of the block before it.
+// The order of the loads is the producer's (producer.cuh): of each key block K, then V of the block before it. Places
+// are looked up a key block ahead.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/cp_async_mbarrier.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
 
-#include "attention_prefill_sm90/tile.cuh"
+#include "attention_prefill_sm90/row_walk.cuh"
 
-struct Gatherer {
+struct Gatherer : RowWalk {
   static constexpr int kRowLanes = cfg::kRowBytes / kChunkBytes, kTogether = kLanesPerWarp / kRowLanes;
-  static constexpr int kWarpRows = cfg::kKeyRows / cfg::kGatherWarps;
-  static constexpr int kLaneRows = (kWarpRows + kLanesPerWarp - 1) / kLanesPerWarp; // that a lane looks up
-
-  const attention_prefill_params &p;
-  const RaggedLayout at;
-  const int warp, lane; // of the gatherers
-  Ring<cfg::kQueryBuffers> tiles;
   Ring<cfg::kStages> keys, values;
-
-  // Where this lane's rows of a key block lie.
-  struct Rows {
-    int page[kLaneRows], in_page[kLaneRows];
-  };
 
   // A key block to load, of K at once and of V later.
   struct Block {
@@ -64,29 +49,6 @@ struct Gatherer {
   }
 
 private:
-  KJIT_DEVICE bool next_tile(RaggedTile &tile) {
-    mbarrier_wait_parity(at.tile_known(tiles.slot), tiles.parity);
-    const bool exists = load_ragged_tile(at.ragged_tile(tiles.slot), lane, tile);
-    tile.s.cache_row = load_cache_row(at.ragged_tile(tiles.slot), lane);
-    tiles.advance();
-    return exists;
-  }
-
-  KJIT_DEVICE Rows look_up(const RaggedTile &tile, int block) const {
-    const attention_serving_params &v = p.serving;
-    const int *const table = v.page_table + tile.s.cache_row * v.page_table_stride;
-    Rows rows;
-#pragma unroll
-    for (int i = 0; i < kLaneRows; i++) {
-      const int in_block = i * kLanesPerWarp + lane, position = block * cfg::kKeyRows + warp * kWarpRows + in_block;
-      const bool exists = position < tile.s.keys && in_block < kWarpRows;
-      const int index = v.page_shift >= 0 ? position >> v.page_shift : position / v.page_size;
-      rows.page[i] = exists ? table[index] : 0;
-      rows.in_page[i] = exists ? position - index * v.page_size : 0;
-    }
-    return rows;
-  }
-
   // Load this warp's rows of a key block, once the block's buffer is empty.
   template <bool kIsKeys> KJIT_DEVICE void load(const Block &block) {
     const attention_serving_params &v = p.serving;
@@ -122,12 +84,5 @@ private:
         cp_async_16_zfill(to + band * cfg::kKeyRows * cfg::kRowBytes, from + band * cfg::kRowBytes,
                           row < count && band * SM90_CHUNK_COLUMNS + chunk * kChunkElements < kColumns);
     }
-  }
-
-  static KJIT_DEVICE const char *shuffle(const char *pointer, int from) {
-    const uint64_t value = (uint64_t)pointer;
-    const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)value, from);
-    const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(value >> 32), from);
-    return (const char *)((uint64_t)high << 32 | low);
   }
 };

@@ -6,15 +6,14 @@
 #pragma once
 #include <kjit/ptx/math.cuh>
 
-#include "attention_prefill_sm90/tile.cuh"
-#include "attention_sm90/consumer.cuh"
+#include "attention_prefill_sm90/scaled_consumer.cuh"
 
-struct PartConsumer : Consumer {
+struct PartConsumer : ScaledConsumer {
   const attention_serving_params &v;
   float *const slots;
 
   KJIT_DEVICE PartConsumer(const attention_prefill_params &params, RaggedLayout layout, int consumer, int thread)
-      : Consumer(params.base, layout, consumer, thread), v(params.serving), slots(params.slots) {}
+      : ScaledConsumer(params.base, layout, consumer, thread), v(params.serving), slots(params.slots) {}
 
 protected:
   // The query and query head of the r-th of this consumer's 64 rows.
@@ -86,7 +85,7 @@ private:
       for (int i = 0; i < tile.parts() && exists; i++) {
         const Pair statistics = *statistics_of(slots, tile.slot() + i, r), *const from =
                                                                                part_of(slots, tile.slot() + i, r);
-        const float factor = ex2_approx((statistics.x[0] - maximum) * p.scale_log2);
+        const float factor = ex2_approx((statistics.x[0] - maximum) * scale_log2(tile));
         total += statistics.x[1] * factor;
 #pragma unroll
         for (int n = 0; n < kOutput8; n++) {

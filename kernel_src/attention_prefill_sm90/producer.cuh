@@ -105,7 +105,8 @@ private:
     __syncwarp();
   }
 
-  KJIT_DEVICE void load_ragged_query(const RaggedTile &tile) {
+  KJIT_DEVICE void load_ragged_query(RaggedTile &tile) {
+    if constexpr (cfg::kNarrow) tile.descales = descales_of(v, tile.sequence(), tile.query_head() / v.group);
     wait_for_empty_query();
     if (lane == 0) {
       const uint32_t landed = landing.query_landed(queries.slot);

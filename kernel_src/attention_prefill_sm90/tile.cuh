@@ -11,6 +11,7 @@
 
 #include "attention_prefill_sm90/config.cuh"
 #include "attention_prefill_sm90/params.h"
+#include "attention_serving/descale.cuh"
 #include "attention_serving/lengths.cuh"
 #include "attention_sm90/pipeline.cuh"
 #include "attention_sm90/schedule.cuh"
@@ -29,6 +30,8 @@ struct RaggedTile : Tile {
   // which of them this is, and the place among p.slots where the first one lies.
   uint32_t owner, split;
   static constexpr uint32_t kWhole = 0; // a tile whose keys are not divided
+  Descales descales;                    // with K and V of 8 bits
+  bool has_factors;                     // with kConverts: some row of Q was multiplied by a number
 
   KJIT_DEVICE int sequence() const { return (int)(owner & 0xffff); }
   KJIT_DEVICE int query_head() const { return (int)(owner >> 16); }
@@ -61,18 +64,23 @@ KJIT_DEVICE KeyBlocks key_blocks_of_rows(const attention_serving_params &p, cons
 //
 //   query_landed   one for each Q buffer: all of a tile's Q, and the tile's coordinates
 //   values_landed  one for each V buffer: a key block of V that has rows behind the sequence's last key
-//   tile_known     with gatherers (gatherer.cuh), one for each Q buffer: the tile's coordinates
+//   tile_known     where K and V are loaded row by row (row_walk.cuh), one for each Q buffer: the tile's coordinates
 struct RaggedLayout : Layout {
   static constexpr int kTilesAt = shared::kEntriesAt;
   static constexpr int kBarriersAt = kTilesAt + PREFILL_TILE_BYTES * cfg::kQueryBuffers;
   static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 2 : 1) + cfg::kStages;
-  static constexpr int kEnd = kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
+  static constexpr int kFactorsAt = (kBarriersAt + SM90_BARRIER_BYTES * kBarriers + 15) / 16 * 16;
+  static constexpr int kEnd = cfg::kConverts ? kFactorsAt + cfg::kFactorBytes * cfg::kQueryBuffers
+                                             : kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
   static_assert(kTilesAt % 16 == 0, "coordinates are written 16 bytes at a time");
   static_assert(kEnd + SM90_ALIGNMENT - 1 == KJIT_launch_bytes, "launch_bytes: what the host asks for is what is used");
 
   KJIT_DEVICE uint32_t ragged_tile(int slot) const { return base + kTilesAt + PREFILL_TILE_BYTES * slot; }
   KJIT_DEVICE uint32_t query_landed(int slot) const { return base + kBarriersAt + SM90_BARRIER_BYTES * slot; }
   KJIT_DEVICE uint32_t values_landed(int slot) const { return query_landed(cfg::kQueryBuffers + slot); }
+  // With kConverts: a word of each converter, and behind them what each row of Q was divided by.
+  KJIT_DEVICE uint32_t flags(int slot) const { return base + kFactorsAt + cfg::kFactorBytes * slot; }
+  KJIT_DEVICE uint32_t factors(int slot) const { return flags(slot) + PREFILL_FLAG_BYTES; }
   KJIT_DEVICE uint32_t tile_known(int slot) const { return values_landed(cfg::kStages + slot); }
 
   // One thread, before a barrier of the block.
@@ -87,16 +95,17 @@ struct RaggedLayout : Layout {
   }
 
 private:
-  // As Layout's, but every thread that gathers arrives at "full" of K and V.
+  // As Layout's, but every thread that gathers arrives at "full" of K and V, or each warp that widens.
   KJIT_DEVICE void initialise_for_gatherers() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
-      mbarrier_init(query_full(i), 1);
+      mbarrier_init(query_full(i), cfg::kConverts ? cfg::kConverters : 1);
       mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup);
     }
+    constexpr int kArrivals = cfg::kGatherWarps * (cfg::kNarrow ? 1 : kLanesPerWarp);
     for (int i = 0; i < cfg::kStages; i++) {
-      mbarrier_init(keys_full(i), cfg::kGatherWarps * kLanesPerWarp);
+      mbarrier_init(keys_full(i), kArrivals);
       mbarrier_init(keys_empty(i), cfg::kConsumers * kKeyReleases);
-      mbarrier_init(values_full(i), cfg::kGatherWarps * kLanesPerWarp);
+      mbarrier_init(values_full(i), kArrivals);
       mbarrier_init(values_empty(i), cfg::kConsumers);
     }
   }
@@ -107,7 +116,11 @@ KJIT_DEVICE void store_ragged_tile(uint32_t shared, const RaggedTile &tile) {
   st_shared_16(shared, {{(uint32_t)tile.query_tile, tile.owner, tile.split, (uint32_t)tile.s.first_row}});
   st_shared_16(shared + 16, {{(uint32_t)tile.s.rows, (uint32_t)tile.s.keys, (uint32_t)tile.blocks.first,
                               (uint32_t)tile.blocks.end}});
-  if constexpr (cfg::kGathers) st_shared_16(shared + 32, {{(uint32_t)tile.s.cache_row, 0, 0, 0}});
+  if constexpr (cfg::kNarrow)
+    st_shared_16(shared + 32, {{(uint32_t)tile.s.cache_row, (uint32_t)tile.s.first_slot,
+                                __float_as_uint(tile.descales.k), __float_as_uint(tile.descales.v)}});
+  else if constexpr (cfg::kGathers)
+    st_shared_16(shared + 32, {{(uint32_t)tile.s.cache_row, 0, 0, 0}});
 }
 
 // Read a tile's coordinates. All lanes of a warp, of which lane 0 reads: its later arrival at the "empty" mbarrier then
@@ -125,12 +138,19 @@ KJIT_DEVICE bool load_ragged_tile(uint32_t shared, int lane, RaggedTile &tile) {
   tile.s.rows = broadcast_from_lane_0(what.word[0]);
   tile.s.keys = broadcast_from_lane_0(what.word[1]);
   tile.blocks = {broadcast_from_lane_0(what.word[2]), broadcast_from_lane_0(what.word[3])};
+  if constexpr (cfg::kNarrow) {
+    Chunk more = {};
+    if (lane == 0) more = ld_shared_16(shared + 32);
+    tile.descales = {__uint_as_float(broadcast_from_lane_0(more.word[2])),
+                     __uint_as_float(broadcast_from_lane_0(more.word[3]))};
+  }
   return true;
 }
 
-// The row of the page table of a tile, which gatherers alone need.
-KJIT_DEVICE int load_cache_row(uint32_t shared, int lane) {
+// Where the keys of a tile's sequence lie, which those who load rows alone need.
+KJIT_DEVICE void load_cache_row(uint32_t shared, int lane, Sequence &s) {
   Chunk more = {};
   if (lane == 0) more = ld_shared_16(shared + 32);
-  return broadcast_from_lane_0(more.word[0]);
+  s.cache_row = broadcast_from_lane_0(more.word[0]);
+  if constexpr (cfg::kNarrow) s.first_slot = broadcast_from_lane_0(more.word[1]);
 }

@@ -40,6 +40,7 @@ constexpr int kWarps = KJIT_warps;
 constexpr int kStages = KJIT_stages;
 constexpr int kBlocksPerSm = KJIT_blocks_per_sm;
 constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else of 16
+constexpr bool kQueryShared = false;       // A operands of Q lie in registers, with K and V of 8 bits
 constexpr int kCacheBytes = kNarrow ? 1 : 2;
 constexpr int kCacheElements = kChunkBytes / kCacheBytes; // of a chunk
 constexpr bool kPaged = KJIT_paged;

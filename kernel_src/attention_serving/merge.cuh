@@ -19,8 +19,8 @@
 
 struct Merge : Output {
   static constexpr int kChunks = cfg::kHeadDimV / kChunkElements; // of a row of O
-  static constexpr int kMergedAtOnce = 16;
-  static_assert(kMergedAtOnce * cfg::kRows * 8 <= cfg::kStatisticsAt, "members' statistics lie in front of the rows'");
+  // Members' statistics lie in front of the rows', where heads of V of few columns leave little room.
+  static constexpr int kRoom = cfg::kStatisticsAt / (cfg::kRows * 8), kMergedAtOnce = kRoom < 16 ? kRoom : 16;
 
   char *const shared;
 

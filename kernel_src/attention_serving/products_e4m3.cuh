@@ -25,6 +25,7 @@
 
 #include "attention_serving/byte_tile.cuh"
 #include "attention_serving/element.cuh"
+#include "attention_serving/fp16_row.cuh"
 
 using Scores = float[1][cfg::kKeyTiles * 2][4];
 
@@ -33,9 +34,12 @@ struct NarrowProducts {
   using VTile = ByteTile<cfg::kKeys, cfg::kHeadDimV>;
   static constexpr int kSegments = ceil_div(cfg::kHeadDim, 64);
   static constexpr int kValueChunks = cfg::kHeadDimV / kChunkBytes;
+  static constexpr int kOperandBytes = kLanesPerWarp * kChunkBytes; // of an A operand in shared memory
+  static constexpr int kQueryBytes = kSegments * 4 * kOperandBytes; // of those of 16 rows
 
   const uint32_t k, v;         // the lane's address in the first tiles
-  uint32_t q[kSegments][4][4]; // A operands, 64 columns each
+  uint32_t q[kSegments][4][4]; // A operands, 64 columns each; with kQueryShared while Q is taken alone
+  uint32_t query;              // with kQueryShared the lane's address of its A operands, whom the caller tells of it
   float factors[2];            // of the scores of the thread's rows
   bool has_factors;            // other than 1, in some row of the warp
 
@@ -80,22 +84,21 @@ struct NarrowProducts {
     has_factors = __any_sync(0xffffffffu, factors[0] != 1.0f || factors[1] != 1.0f);
   }
 
+  // With kQueryShared: leave the A operands of 16 rows in shared memory, for all warps that multiply these rows.
+  KJIT_DEVICE void share_query() const {
+#pragma unroll
+    for (int s = 0; s < kSegments; s++)
+#pragma unroll
+      for (int w = 0; w < 4; w++)
+        st_shared_16(query + (s * 4 + w) * kOperandBytes, {{q[s][w][0], q[s][w][1], q[s][w][2], q[s][w][3]}});
+  }
+
   // S += Q K^T. `stage`: how far the tile is behind the first.
   KJIT_DEVICE void multiply_keys(Scores &s, uint32_t stage) const {
-#pragma unroll
-    for (int d = 0; d < kSegments; d++) {
-      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
-#pragma unroll
-      for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
-        const Chunk keys = ld_shared_16(from + n * 8 * KTile::kBandColumns);
-#pragma unroll
-        for (int w = 0; w < 4; w++) {
-          uint32_t b0, b1;
-          widen_e4m3(keys.word[w], b0, b1);
-          mma_m16n8k16(Fp16{}, s[0][n], q[d][w], b0, b1);
-        }
-      }
-    }
+    if constexpr (cfg::kQueryShared)
+      multiply_keys_by_shared(s, stage);
+    else
+      multiply_keys_by_own(s, stage);
     if (!has_factors) return;
 #pragma unroll
     for (int n = 0; n < cfg::kKeyTiles * 2; n++)
@@ -124,6 +127,45 @@ struct NarrowProducts {
   }
 
 private:
+  KJIT_DEVICE void multiply_keys_by_own(Scores &s, uint32_t stage) const {
+#pragma unroll
+    for (int d = 0; d < kSegments; d++) {
+      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
+#pragma unroll
+      for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
+        const Chunk keys = ld_shared_16(from + n * 8 * KTile::kBandColumns);
+#pragma unroll
+        for (int w = 0; w < 4; w++) {
+          uint32_t b0, b1;
+          widen_e4m3(keys.word[w], b0, b1);
+          mma_m16n8k16(Fp16{}, s[0][n], q[d][w], b0, b1);
+        }
+      }
+    }
+  }
+
+  // The same with A operands from shared memory, each loaded once for all keys.
+  KJIT_DEVICE void multiply_keys_by_shared(Scores &s, uint32_t stage) const {
+#pragma unroll
+    for (int d = 0; d < kSegments; d++) {
+      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
+      Chunk keys[cfg::kKeyTiles * 2];
+#pragma unroll
+      for (int n = 0; n < cfg::kKeyTiles * 2; n++)
+        keys[n] = ld_shared_16(from + n * 8 * KTile::kBandColumns);
+#pragma unroll
+      for (int w = 0; w < 4; w++) {
+        const Chunk a = ld_shared_16(query + (d * 4 + w) * kOperandBytes);
+#pragma unroll
+        for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
+          uint32_t b0, b1;
+          widen_e4m3(keys[n].word[w], b0, b1);
+          mma_m16n8k16(Fp16{}, s[0][n], a.word, b0, b1);
+        }
+      }
+    }
+  }
+
   static KJIT_DEVICE int first_key(int warp) {
     return warp / cfg::kRowWarps * cfg::kWarpKeys;
   }
@@ -145,27 +187,18 @@ private:
 
   KJIT_DEVICE void convert(Fp16, int r) const {}
 
-  // bf16 to fp16. With the row's largest magnitude from 2^-6 to below 2^15 all elements that count are exact.
+  // bf16 to fp16, as fp16_row.cuh has it.
   KJIT_DEVICE void convert(Bf16, int r) {
-    uint32_t most = 0; // of the bits without the sign, which are ordered as the magnitudes are
+    uint32_t most = 0;
 #pragma unroll
     for (int s = 0; s < kSegments; s++)
 #pragma unroll
       for (int w = 0; w < 4; w++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-          const uint32_t low = q[s][w][2 * i + r] & 0x7fffu, high = q[s][w][2 * i + r] >> 16 & 0x7fffu;
-          most = low > most ? low : most;
-          most = high > most ? high : most;
-        }
-    const float largest = quad_max(__uint_as_float(most << 16));
-    const int exponent = (int)(__float_as_uint(largest) >> 23);
-    float multiplier = 1.0f;
-    if (largest != 0.0f && (exponent < 127 - 6 || exponent > 127 + 14)) {
-      const int wanted = 127 + 127 + 14 - exponent, bits = wanted < 227 ? wanted : 227;
-      multiplier = __uint_as_float((uint32_t)bits << 23);
-      factors[r] = __uint_as_float((uint32_t)(254 - bits) << 23);
-    }
+        for (int i = 0; i < 2; i++)
+          most = fp16_row_larger(most, q[s][w][2 * i + r]);
+    const RowScale scale = fp16_row_scale(quad_max(__uint_as_float(most << 16)));
+    factors[r] = scale.inverse;
 #pragma unroll
     for (int s = 0; s < kSegments; s++)
 #pragma unroll
@@ -174,7 +207,7 @@ private:
         for (int i = 0; i < 2; i++) {
           float low, high;
           element_pair<Bf16>(q[s][w][2 * i + r], low, high);
-          q[s][w][2 * i + r] = cvt_rn_x2(Fp16{}, low * multiplier, high * multiplier);
+          q[s][w][2 * i + r] = cvt_rn_x2(Fp16{}, low * scale.multiplier, high * scale.multiplier);
         }
   }
 };

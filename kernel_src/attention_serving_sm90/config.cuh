@@ -113,12 +113,19 @@ constexpr int kMergeBytes = kWordAt + 16;
 // With K and V of 8 bits (worker_e4m3.cuh): warps along the rows of a tile and along the keys of a block, and what
 // attention_serving/warp.cuh and result.cuh take. Q is in registers; when a tile is done, each warp's O in fp32 lies in
 // the workers' memory, and behind it each row's maximum and sum.
+//
+// Q of more than 128 columns would take so many registers that little could be on its way, so its A operands lie in
+// shared memory. (Two blocks of threads on a multiprocessor have 168 registers a thread for it, and were slower.)
+constexpr bool kQueryShared = kNarrow && !kOnePart && kHeadDim > 128;
 constexpr int kRowWarps = kRows / 16, kKeyWarps = kWorkers / kLanesPerWarp / kRowWarps;
 constexpr int kWarpKeys = kKeys / kKeyWarps, kKeyTiles = kWarpKeys / 16;
 constexpr int kOutputTiles8 = kHeadDimV / 8;
 constexpr int kOutputStride = kHeadDimV + 8; // floats; the 8 spread neighbouring rows over the banks
 constexpr int kStatisticsAt = kKeyWarps * kRows * kOutputStride * 4;
-constexpr int kNarrowBytes = kStatisticsAt + kKeyWarps * kRows * 8;
+constexpr int kQueryAt = kStatisticsAt + kKeyWarps * kRows * 8;
+constexpr int kQuerySharedBytes =
+    kQueryShared ? kRowWarps * ceil_div(kHeadDim, 64) * 4 * kLanesPerWarp * kChunkBytes : 0;
+constexpr int kNarrowBytes = kQueryAt + kQuerySharedBytes;
 using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;

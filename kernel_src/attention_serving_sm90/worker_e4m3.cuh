@@ -31,7 +31,11 @@ struct Worker {
 
   KJIT_DEVICE Worker(const attention_serving_params &params, Layout layout, int warp_index, int lane)
       : p(params), at(layout), row_warp(warp_index % cfg::kRowWarps),
-        warp(params, layout.keys(0), layout.values(0), warp_index, lane) {}
+        warp(params, layout.keys(0), layout.values(0), warp_index, lane) {
+    if constexpr (cfg::kQueryShared)
+      warp.products.query =
+          layout.query() + cfg::kQueryAt + row_warp * NarrowProducts::kQueryBytes + lane * kChunkBytes;
+  }
 
   KJIT_DEVICE void run() {
     for (Ring<SERVING_SM90_JOBS> jobs;; jobs.advance()) {
@@ -77,7 +81,7 @@ private:
     meeting.arrive(may_wait);
   }
 
-  // Q from global memory to registers.
+  // Q from global memory to registers, or on to shared memory, where all warps have done with the tile before.
   KJIT_DEVICE void take_query(const PlannedTile &tile, const PackedRows &rows) {
     const char *const base = (const char *)p.q + 2 * tile.sequence * p.q_stride.batch;
     warp.products.take_query(warp.lane, [&](int row, int chunk) {
@@ -87,6 +91,10 @@ private:
       if (p.cos) return rotary::turned(p, base + 2 * element, chunk, rotary::position_of(p, tile.sequence, query));
       return ld_global_nc_16(base + 2 * element + chunk * kChunkBytes);
     });
+    if constexpr (cfg::kQueryShared) {
+      if ((int)threadIdx.x / kLanesPerWarp < cfg::kRowWarps) warp.products.share_query();
+      cfg::sync_workers(); // Q of all rows is there
+    }
   }
 
   // One key block, whose first key is `key`.

@@ -89,7 +89,7 @@ static const struct mutation mixed_mutations[] = {
      "cp_async_mbarrier_arrive(kIsKeys", "mbarrier_arrive(kIsKeys"},
     {"a buffer is loaded while it is read", "attention_prefill_sm90/gatherer.cuh",
      "mbarrier_wait_parity(kIsKeys ? at.keys_empty(ring.slot) : at.values_empty(ring.slot), ring.parity ^ 1);", ";"},
-    {"a page is looked up in the row of another sequence", "attention_prefill_sm90/gatherer.cuh",
+    {"a page is looked up in the row of another sequence", "attention_prefill_sm90/row_walk.cuh",
      "v.page_table + tile.s.cache_row * v.page_table_stride", "v.page_table"},
     {"a row behind the last key is loaded", "attention_prefill_sm90/gatherer.cuh", "row < count &&", "row <= count &&"},
     {"every four rows are swizzled as the first four", "attention_prefill_sm90/gatherer.cuh",
@@ -156,6 +156,42 @@ static const struct mutation e4m3_mutations[] = {
      "cfg::sync_workers(); // every warp", "// every warp"},
 };
 
+/* Caught by sequences of many rows and of few on a cache of e4m3 without pages. As above, the first by default. */
+static const struct mutation widened_mutations[] = {
+    {"what was written is not fenced off from wgmma", "attention_prefill_sm90/widener.cuh", "fence_async_proxy();",
+     ";"},
+    {"a buffer is written while it is read", "attention_prefill_sm90/widener.cuh",
+     "mbarrier_wait_parity(empty, ring.parity ^ 1);\\n    __syncwarp();", ";"},
+    {"a row behind the last key is loaded", "attention_prefill_sm90/widener.cuh", "row >= from.count ||",
+     "row > from.count ||"},
+    {"rows are not swizzled", "attention_prefill_sm90/widener.cuh", "lane % kRowLanes * 2 ^ lane / kRowLanes;",
+     "lane % kRowLanes * 2;"},
+    {"a step is written where another one was", "attention_prefill_sm90/widener.cuh", "+ group * cfg::kPatternBytes,",
+     ","},
+    {"the same block comes again", "attention_prefill_sm90/widener.cuh",
+     "block = is_last ? tile.blocks.end - 1 : block - 1;", "block = is_last ? tile.blocks.end - 1 : block;"},
+    {"keys are those of another sequence", "attention_prefill_sm90/row_walk.cuh", "v.cu_k ? 0 : tile.s.cache_row;",
+     "0;"},
+    {"scores are not multiplied by the keys' descale", "attention_prefill_sm90/scaled_consumer.cuh",
+     "p.scale_log2 * tile.descales.k :", "p.scale_log2 :"},
+    {"values are not multiplied by their descale", "attention_prefill_sm90/consumer.cuh", "*= tile.descales.v;",
+     "*= 1.0f;"},
+    {"descales are those of the first head", "attention_prefill_sm90/producer.cuh", "tile.query_head() / v.group);",
+     "0);"},
+    {"rows that were scaled are not scaled back", "attention_prefill_sm90/consumer.cuh",
+     "if (tile.has_factors) multiply_factors(buffer);", ";"},
+    {"a buffer is given back before its factors are read", "attention_prefill_sm90/consumer.cuh",
+     "__syncwarp(); // before lane 0", "// before lane 0"},
+    {"what was converted is not fenced off from wgmma", "attention_prefill_sm90/converter.cuh", "fence_async_proxy();",
+     ";"},
+    {"nobody waits for Q before converting it", "attention_prefill_sm90/converter.cuh",
+     "mbarrier_wait_parity(at.query_landed(queries.slot), queries.parity);", ";"},
+    {"one converter is enough to begin", "attention_prefill_sm90/tile.cuh", "cfg::kConverts ? cfg::kConverters : 1",
+     "1"},
+    {"one warp's rows are enough to begin", "attention_prefill_sm90/tile.cuh",
+     "cfg::kGatherWarps * (cfg::kNarrow ? 1 : kLanesPerWarp);", "1;"},
+};
+
 static void test_serving__mistakes_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 3;
@@ -218,6 +254,24 @@ static void test_serving__mistakes_in_mixed_batches_are_caught(void **state) {
   if (getenv("KJIT_TEST_ALL_CONFIGS")) assert_caught(state, &c, passing_mutations, 1);
 }
 
+static void test_serving__mistakes_in_widening_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.dtype = KJIT_BF16;
+  c.narrow = c.ragged_q = c.causal = c.workspace = true;
+  c.query_size = 1e9f; /* beyond fp16 */
+  c.scale = 1e-10f;
+  c.batch = 3;
+  c.heads_kv = 2;
+  c.group = 2;
+  c.rows[0] = 150;
+  c.keys[0] = 400;
+  c.rows[1] = 1;
+  c.keys[1] = 300;
+  c.rows[2] = 40;
+  c.keys[2] = 47;
+  assert_caught(state, &c, widened_mutations, first_or_all(sizeof widened_mutations / sizeof *widened_mutations));
+}
+
 static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 5;
@@ -260,6 +314,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_with_unused_slots_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_mixed_batches_are_caught),
+      cmocka_unit_test(test_serving__mistakes_in_widening_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_a_cache_of_e4m3_are_caught),
   };

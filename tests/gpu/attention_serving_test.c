@@ -276,6 +276,13 @@ static void test_serving__prefill_is_right(void **state) {
   expect_right(state, cases, 6);
 }
 
+/* The same from a cache of e4m3, in pages of any size and without. */
+static void test_serving__prefill_from_e4m3_is_right(void **state) {
+  struct serving_case cases[SERVING_NARROW_CASES];
+  serving_narrow_cases(cases);
+  expect_every(state, cases, SERVING_NARROW_CASES, STEP(4));
+}
+
 /* Rows and keys in front of all tensors are nobody's; by the kernels for few rows, for many rows and for any device. */
 static void test_serving__offsets_below_0_are_nobodys(void **state) {
   struct serving_case cases[3];
@@ -356,6 +363,7 @@ int main(void) {
       cmocka_unit_test(test_serving__schedules_of_tiles_of_all_sizes_are_right),
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__prefill_is_right),
+      cmocka_unit_test(test_serving__prefill_from_e4m3_is_right),
       cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),
       cmocka_unit_test(test_serving__offsets_below_0_are_nobodys),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),

@@ -113,6 +113,41 @@ void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]) {
   cases[7].head_dim = cases[7].head_dim_v = 256; /* one consumer beside the warpgroup that gathers */
 }
 
+void serving_narrow_cases(struct serving_case cases[SERVING_NARROW_CASES]) {
+  static const int pages[] = {16, 1, 0, 64, 3, 0, 128, 16, 1, 12, 0, 16};
+  static const int sizes[][2] = {{128, 128}, {64, 64}, {256, 256}, {80, 144}, {192, 128}, {48, 16}};
+  for (int i = 0; i < SERVING_NARROW_CASES; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    serving_set_lengths(c, 5, (const int[]){90, 210, 0, 1, 33}, (const int[]){300, 210, 9, 900, 0});
+    c->narrow = true;
+    c->dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    c->head_dim = sizes[i % 6][0];
+    c->head_dim_v = sizes[i % 6][1];
+    c->heads_kv = 1 + i % 2;
+    c->group = 1 + i % 4; /* packed or not, in one launch or two */
+    c->cache = pages[i] ? SERVING_PAGED : i == 10 ? SERVING_RAGGED : SERVING_DENSE;
+    if (pages[i]) c->page_size = pages[i];
+    c->layout = (enum serving_layout)(i % 3);
+    c->ragged_q = true;
+    c->causal = i % 5 != 4;
+    c->use_cache_index = i == 5 || i == 7;
+    c->use_seqused_q = i == 2;
+  }
+  cases[3].window_left = 50;
+  cases[0].query_size = cases[6].query_size = 1e9f; /* beyond fp16 */
+  cases[0].scale = cases[6].scale = 1e-10f;
+  cases[4].query_size = 1e-5f; /* below */
+  cases[4].scale = 1e4f;
+  cases[6].softcap = 5;
+  cases[7].sinks = KJIT_FP32;
+  cases[8].num_splits = 1;
+  cases[9].append = true; /* and so quantised by the pass in front */
+  for (int b = 0; b < 5; b++)
+    cases[9].added[b] = 3;
+  cases[11].chunk = 40;
+}
+
 void serving_padded_cases(struct serving_case cases[SERVING_PADDED_CASES]) {
   for (int i = 0; i < SERVING_PADDED_CASES; i++) {
     struct serving_case *c = &cases[i];

@@ -73,7 +73,7 @@ static struct runtime_tensor describe_groups(const struct attention_serving_para
 static struct runtime_tensor describe_keys(const struct attention_serving_params *params, const void *data,
                                            const struct attention_serving_strides *strides,
                                            const struct prefill_config *config, int32_t columns, int32_t rows) {
-  if (config->loads == PREFILL_LOADS_ROWS) return (struct runtime_tensor){0}; /* no map: rank 0 */
+  if (prefill_gathers(config)) return (struct runtime_tensor){0}; /* no map: rank 0 */
   if (config->loads == PREFILL_LOADS_BANDS)
     return serving_box_describe(params, data, strides, config->dtype, columns, rows, KJIT_MAP_PROMOTION_256B);
   return describe_groups(params, data, strides, config, columns, rows);

@@ -40,11 +40,12 @@ _Static_assert(PREFILL_COUNTERS + 2 * PREFILL_MORE_SLOTS <= SERVING_MORE_COUNTER
 static const char *why_not_loaded(const struct serving_problem *problem) {
   if (!problem->is_plain) return "keys padded on the left, or strides that TMA does not take";
   if (problem->rotates) return "rotary tables";
-  if (problem->is_narrow) return "keys of 8 bits";
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";
   if (problem->heads_kv * problem->group > PREFILL_MOST_HEADS) return "that many heads";
+  if (problem->is_narrow && (problem->head_dim % 16 || problem->head_dim_v % 16))
+    return "head sizes other than multiples of 16 with keys of 8 bits";
   return problem->batch <= PREFILL_MOST_BATCH ? NULL : "that many sequences";
 }
 
@@ -103,8 +104,8 @@ static bool has_few(const struct serving_problem *problem, int32_t packed) {
   return packed == problem->group && (problem->page_size > 0 || problem->is_mixed);
 }
 
-/* Pages that no box of TMA fits are loaded row by row; from others with one box for all bands of a head, where that is
- * less than a box for each. */
+/* Pages that no box of TMA fits are loaded row by row, and so is a cache of 8 bits; from others with one box for all
+ * bands of a head, where that is less than a box for each. */
 static int32_t loads_of(const struct serving_problem *problem) {
   const bool whole = problem->head_dim % SM90_CHUNK_COLUMNS == 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS == 0;
   const bool many = integer_max(problem->head_dim, problem->head_dim_v) > SM90_CHUNK_COLUMNS;
@@ -130,8 +131,8 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
     config.loads = loads_of(problem);
     config.few = has_few(problem, config.packed);
     choose_tile(&config);
-    if (!pages_fit(problem->page_size, config.tile_n)) {
-      config.loads = PREFILL_LOADS_ROWS;
+    if (problem->is_narrow || !pages_fit(problem->page_size, config.tile_n)) {
+      config.loads = problem->is_narrow ? PREFILL_LOADS_WIDENED : PREFILL_LOADS_ROWS;
       config.consumers = prefill_gathering_consumers(problem->head_dim_v);
       choose_tile(&config);
     }

@@ -7,6 +7,7 @@
 #include "attention/rule.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/text.h"
 
 /* Shared memory of sm_90, per block after opting in: target.c. */
@@ -14,6 +15,9 @@
 
 /* Each of the four warps that gather rows begins with a swizzle's pattern. */
 #define GATHERED_ROWS (4 * PREFILL_PATTERN_ROWS)
+
+/* Columns of e4m3 that a lane loads at once. */
+#define WIDENED_COLUMNS 16
 
 /* ---- Fields ---- */
 
@@ -54,11 +58,18 @@ static uint32_t tile_bytes(const struct prefill_config *config) {
   return sm90_shared_bytes(&base);
 }
 
+bool prefill_gathers(const struct prefill_config *config) {
+  return config->loads == PREFILL_LOADS_ROWS || config->loads == PREFILL_LOADS_WIDENED;
+}
+
 /* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
 uint32_t prefill_shared_bytes(const struct prefill_config *config) {
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  const uint32_t barriers = q_buffers * (config->loads == PREFILL_LOADS_ROWS ? 2 : 1) + stages;
-  return tile_bytes(config) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
+  const uint32_t barriers = q_buffers * (prefill_gathers(config) ? 2 : 1) + stages;
+  const uint32_t known = PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
+  if (config->loads != PREFILL_LOADS_WIDENED || config->dtype != KJIT_BF16) return tile_bytes(config) + known;
+  return tile_bytes(config) + (uint32_t)integer_round_up(known, 16) +
+         q_buffers * (SM90_GROUP_ROWS * (uint32_t)config->consumers * (uint32_t)sizeof(float) + PREFILL_FLAG_BYTES);
 }
 
 bool prefill_fits(const struct prefill_config *config) {
@@ -82,7 +93,7 @@ int32_t prefill_gathering_consumers(int64_t head_dim_v) {
 
 static uint32_t launch_threads(const struct prefill_config *config) {
   const kjit_attention_sm90_config base = as_sm90(config);
-  return sm90_threads(&base) + (config->loads == PREFILL_LOADS_ROWS ? SM90_GROUP_THREADS : 0);
+  return sm90_threads(&base) + (prefill_gathers(config) ? SM90_GROUP_THREADS : 0);
 }
 
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
@@ -109,15 +120,18 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   const kjit_attention_sm90_config base = as_sm90(config);
   (void)family;
   if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
-  if (!rule_is_between(config->loads, PREFILL_LOADS_BANDS, PREFILL_LOADS_ROWS))
-    return rule_broken(error, "loads", config->loads, "0, 1 or 2");
-  if (config->loads == PREFILL_LOADS_ROWS && config->consumers > prefill_gathering_consumers(config->head_dim_v))
+  if (!rule_is_between(config->loads, PREFILL_LOADS_BANDS, PREFILL_LOADS_WIDENED))
+    return rule_broken(error, "loads", config->loads, "0 to 3");
+  if (prefill_gathers(config) && config->consumers > prefill_gathering_consumers(config->head_dim_v))
     return rule_broken(error, "loads", config->loads, "0 or 1 with 3 consumers, or 2 and head_dim_v above 192");
-  if (config->loads == PREFILL_LOADS_ROWS && config->tile_n % GATHERED_ROWS)
+  if (prefill_gathers(config) && config->tile_n % GATHERED_ROWS)
     return rule_broken(error, "loads", config->loads, "0 or 1 with a tile_n that is no multiple of 32");
+  if (config->loads == PREFILL_LOADS_WIDENED &&
+      (config->head_dim % WIDENED_COLUMNS || config->head_dim_v % WIDENED_COLUMNS))
+    return rule_broken(error, "loads", config->loads, "0 to 2 with head sizes that are not multiples of 16");
   if (config->loads == PREFILL_LOADS_GROUPS &&
       (config->head_dim % SM90_CHUNK_COLUMNS || config->head_dim_v % SM90_CHUNK_COLUMNS))
-    return rule_broken(error, "loads", config->loads, "0 or 2 with head sizes other than multiples of 64");
+    return rule_broken(error, "loads", config->loads, "0, 2 or 3 with head sizes other than multiples of 64");
   if (!rule_is_between(config->few, 0, 1)) return rule_broken(error, "few", config->few, "0 or 1");
   const kjit_status status = sm90_check(&base, error);
   if (status != KJIT_OK || prefill_fits(config)) return status;

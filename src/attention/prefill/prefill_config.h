@@ -23,7 +23,7 @@
   X(rescale_slack, INT, "log2 of a row's sum that needs no rescaling of O: 0 to 15")                                   \
   X(packed, INT, "query heads that share a key head, in the rows of one tile: a power of two that divides them")       \
   X(softcap, BOOL, "scores are capped")                                                                                \
-  X(loads, INT, "K and V come in boxes of 64 columns, 0; from pages, of all columns, 1; row by row, 2")                \
+  X(loads, INT, "K and V come in boxes of 64 columns, 0; from pages, of all columns, 1; row by row, 2; of e4m3, 3")    \
   X(few, BOOL, "sequences of few rows have a list of their own, and their keys may be divided")
 
 struct prefill_config {
@@ -44,6 +44,9 @@ uint32_t prefill_shared_bytes(const struct prefill_config *config);
 
 /* Bytes of the order of `batch` sequences that each of so many blocks of threads keeps. A multiple of 16. */
 size_t prefill_order_bytes(uint32_t run_count, int64_t batch);
+
+/* Does a warpgroup of its own load K and V row by row? */
+bool prefill_gathers(const struct prefill_config *config);
 
 /* Most consumers beside the warpgroup that loads row by row. */
 int32_t prefill_gathering_consumers(int64_t head_dim_v);

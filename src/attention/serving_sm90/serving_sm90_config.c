@@ -18,6 +18,7 @@ enum {
   MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
   MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
   MAX_ONE_PART_ROWS = 128,  /* of two warpgroups */
+  MAX_OWN_QUERY = 128,      /* columns of Q that a thread has registers for, with a narrow cache */
   BOXES = 32,               /* in all stages: a lane of a warp has each; with gathered each row of a warp's quarter */
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
@@ -61,9 +62,19 @@ bool serving_sm90_appends(const struct serving_sm90_config *config) {
   return config->one_part && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
+/* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
+static bool shares_query(const struct serving_sm90_config *config) {
+  return serving_sm90_is_narrow(config) && !config->one_part && config->head_dim > MAX_OWN_QUERY;
+}
+
+static uint32_t shared_query_bytes(const struct serving_sm90_config *config) {
+  if (!shares_query(config)) return 0;
+  return (uint32_t)config->rows * SERVING_SM90_ROW_BYTES * (uint32_t)integer_divide_up(config->head_dim, 64);
+}
+
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part and 64
  * rows only the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and,
- * behind these, maxima and sums. */
+ * behind these, maxima and sums, and Q of large heads. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t workers =
       config->one_part ? SERVING_SM90_ONE_PART_WORKERS((uint32_t)config->rows) : SERVING_SM90_WORKERS;
@@ -75,7 +86,7 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
     return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
-    return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
+    return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8 + shared_query_bytes(config);
   return q > merge ? q : merge;
 }
 
@@ -92,8 +103,8 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
 uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
   if (serving_sm90_is_narrow(config)) {
     const int32_t key_warps = SERVING_SM90_WORKERS / 32 / (config->rows / ROW_STEP);
-    return (uint32_t)(integer_divide_up(config->head_dim, 64) * 16 + config->head_dim_v / 2 +
-                      config->keys / key_warps / 2);
+    const int32_t q = shares_query(config) ? 0 : (int32_t)integer_divide_up(config->head_dim, 64) * 16;
+    return (uint32_t)(q + config->head_dim_v / 2 + config->keys / key_warps / 2);
   }
   const bool holds_query = config->one_part && config->rows <= SERVING_SM90_M;
   const int32_t q = holds_query ? (config->head_dim + 15) / 16 * 4 : 0;

@@ -210,6 +210,30 @@ static void test_prefill_choose__configs_of_pages_of_one_key_are_legal(void **st
   expect_legal_configs(1, PREFILL_LOADS_ROWS);
 }
 
+/* In pages of any size and without, and for every pair of head sizes that has 16 columns for each load. */
+static void test_prefill_choose__a_cache_of_8_bits_is_widened(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.is_narrow = problem.is_banded = true;
+  for (problem.page_size = 0; problem.page_size <= 130; problem.page_size++)
+    assert_int_equal(PREFILL_LOADS_WIDENED, loads_of(&problem));
+  for (problem.head_dim = 16; problem.head_dim <= 256; problem.head_dim += 16)
+    for (problem.head_dim_v = 16; problem.head_dim_v <= 256; problem.head_dim_v += 16) {
+      struct serving_choice choice = {0};
+      kjit_error error;
+      error_clear(&error);
+      assert_int_equal(PREFILL_LOADS_WIDENED, loads_of(&problem));
+      assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+      assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
+      struct prefill_config config = *prefill_config_view(choice.values);
+      assert_int_equal(problem.head_dim_v > 192 ? 1 : 2, config.consumers);
+      config.head_dim -= 8;
+      assert_int_equal(KJIT_ERR_INVALID_CONFIG,
+                       prefill_family.check(&prefill_family, (const int32_t *)&config, &error));
+      assert_contains(error.message, "loads is 3");
+    }
+}
+
 static void test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers(void **state) {
   struct serving_problem problem = large();
   struct serving_choice choice;
@@ -261,6 +285,7 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
       cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_prefill_choose__configs_of_pages_of_one_key_are_legal),
+      cmocka_unit_test(test_prefill_choose__a_cache_of_8_bits_is_widened),
       cmocka_unit_test(test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers),
       cmocka_unit_test(test_prefill_choose__packed_heads_divide_a_group),
   };
