@@ -26,6 +26,7 @@
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/setmaxnreg.cuh>
 
+#include "attention_backward_sm90/adding.cuh"
 #include "attention_backward_sm90/consumer.cuh"
 #include "attention_backward_sm90/producer.cuh"
 #include "attention_backward_sm90/sharing.cuh"

@@ -46,13 +46,14 @@ static const struct mutation sm90_mutations[] = {
 };
 
 #define SUMMING "attention_backward_sm90/summing.cuh"
+#define ADDING  "attention_backward_sm90/adding.cuh"
 static const struct mutation sum_mutations[] = {
     {"dq is made before the other consumer has written its dS", SUMMING, "meet();\\n      issue_dq(at.ds(ds.slot));",
      "issue_dq(at.ds(ds.slot));"},
     {"dS is swizzled otherwise than the product reads it", SUMMING, "(chunk ^ lane % 8)", "(chunk ^ lane % 4)"},
     {"a part of dq is written over one that is still being added", SUMMING,
      "mbarrier_wait_parity(at.dq_empty(consumer), dq_parity ^ 1);", ";"},
-    {"a part of dq is added before it is there", SUMMING, "mbarrier_wait_parity(at.dq_full(consumer), parity);", ";"},
+    {"a part of dq is added before it is there", ADDING, "mbarrier_wait_parity(at.dq_full(consumer), parity);", ";"},
     {"one consumer's keys are left out of dq", SUMMING, "for (int keys = 0; keys < cfg::kConsumers; keys++)",
      "for (int keys = 0; keys < 1; keys++)"},
     {"dq is not scaled", "attention_backward_sm90/sums.cuh", "p.rest.scale, at.own(0)", "1.0f, at.own(0)"},
@@ -85,8 +86,8 @@ static const struct mutation persistent_mutations[] = {
 
 /* Where the first part of each tile of sums is stored. */
 static const struct mutation storing_mutations[] = {
-    {"each part is stored", SUMMING, "if (atomicCAS(state, 0, 1) == 0) return true;", "return true;"},
-    {"nobody stores a first part, and no zeros were written", SUMMING, "if (cfg::kStores && first)", "if (false)"},
+    {"each part is stored", ADDING, "if (atomicCAS(state, 0, 1) == 0) return true;", "return true;"},
+    {"nobody stores a first part, and no zeros were written", ADDING, "if (cfg::kStores && first)", "if (false)"},
 };
 
 /* Where consumers split dk and dv. */

@@ -1,0 +1,67 @@
+// Adding dQ to its sums in global memory (pass 7, unless `direct`): for each consumer one thread of the producer, which
+// waits for the consumer's part of a step, has the bulk copy engine add it, and tells the consumer when it has been
+// read.
+//
+// Where tiles of keys take turns the thread waits for its tile's turn and passes it on. With `stores` the first part of
+// each tile of sums is stored in place of added: with turns the first one is known, otherwise it is found by a state in
+// global memory.
+#pragma once
+#include <kjit/ptx/bulk_reduce.cuh>
+#include <kjit/ptx/griddepcontrol.cuh>
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ptx/tma.cuh>
+
+#include "attention_backward_sm90/pipeline.cuh"
+#include "attention_backward_sm90/schedule.cuh"
+#include "attention_backward_sm90/sums.cuh"
+
+// Adds one consumer's halves to the sums. One thread of the producer.
+struct Adder {
+  const attention_backward_sm90_params &p;
+  const Layout at;
+  const Work &work;
+  const int consumer;
+  int parity = 0;
+
+  KJIT_DEVICE void run() {
+    if constexpr (cfg::kStores) griddepcontrol_wait(); // until pass 8 has set the states to 0
+    work.for_each_step([&](int head, int step) {
+      const Sums sums(p, work.batch, head);
+      int *const turn = p.turns ? sums.turn(step, consumer) : nullptr;
+      int *const state = cfg::kStores && !turn ? sums.state(step, consumer) : nullptr;
+      const bool there = state && ld_acquire(state) == kThere;
+      mbarrier_wait_parity(at.dq_full(consumer), parity);
+      parity ^= 1;
+      bool first = false;
+      if (turn) first = wait_for_turn(p, work, turn, step);
+      if (state && !there) first = claim(state);
+      if (turn || state) fence_async_proxy_all();
+      if (cfg::kStores && first)
+        bulk_store(part_of(sums, step, consumer), at.dq(consumer), cfg::kDqBytes);
+      else
+        bulk_reduce_add_f32(part_of(sums, step, consumer), at.dq(consumer), cfg::kDqBytes);
+      cp_async_bulk_commit_group();
+      cp_async_bulk_wait_group_read<0>();
+      mbarrier_arrive(at.dq_empty(consumer));
+      if (turn || (state && first)) pass_on(turn ? turn : state);
+    });
+    pass_on(Sums::done(p, work.batch, work.head, Extent(p).heads));
+  }
+
+private:
+  static constexpr int kThere = 2;
+
+  // Is this block the first at a tile of sums? Who is not waits until the first one's part has been stored.
+  KJIT_DEVICE static bool claim(int *state) {
+    if (atomicCAS(state, 0, 1) == 0) return true;
+    while (ld_acquire(state) != kThere)
+      __nanosleep(20);
+    return false;
+  }
+
+  KJIT_DEVICE static void pass_on(int *turn) {
+    cp_async_bulk_wait_group<0>();
+    fence_async_proxy_all();
+    red_release_add(turn, 1);
+  }
+};
