@@ -92,25 +92,25 @@ template <typename AnyWork> struct Persistent {
     }
     if (warp == 1) {
       Producer producer{p, at, work};
-      for (bool more = begin<false>(); more; more = go_on(tiles.next<false>(at)))
+      for (bool more = begin(); more; more = go_on(tiles.next(at)))
         producer.load_statistics(threadIdx.x % kLanesPerWarp);
     }
     if (warp >= 2 && threadIdx.x % kLanesPerWarp == 0) {
       Adder adder{p, at, work, warp - 2};
-      for (bool more = begin<true>(); more; more = go_on(tiles.next<true>(at)))
+      for (bool more = begin(); more; more = go_on(tiles.next(at)))
         adder.run();
     }
   }
 
   template <typename Consumer> KJIT_DEVICE void consume(Consumer &consumer) {
-    for (bool more = begin<false>(); more; more = go_on(tiles.next<false>(at)))
+    for (bool more = begin(); more; more = go_on(tiles.next(at)))
       consumer.run();
     consumer.finish();
   }
 
 private:
   // Is there a first tile, as a role behind the producer finds it?
-  template <bool kAlone> KJIT_DEVICE bool begin() { return !p.turns || go_on(tiles.next<kAlone>(at)); }
+  KJIT_DEVICE bool begin() { return !p.turns || go_on(tiles.next(at)); }
 
   KJIT_DEVICE bool go_on(const Chunk &place) {
     work = AnyWork(p, Work::Place{(int)place.word[0], (int)place.word[1], (int)place.word[2]});

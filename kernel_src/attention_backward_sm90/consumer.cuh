@@ -122,13 +122,16 @@ protected:
     if constexpr (cfg::kNeedsDs) issue_sum<cfg::kSumColumns>(dx, rounded_ds, at.step(slot));
   }
 
+  // Arrive for the warp. For what products have read alone: what lanes read or wrote themselves each says by itself.
   KJIT_DEVICE void release(uint32_t barrier) const {
     if (lane == 0) mbarrier_arrive(barrier);
   }
   // Give a tile of head_dim columns back, with the statistics beside it, which every lane has read.
   KJIT_DEVICE void release_step(int slot) const {
-    if constexpr (cfg::kOwnsKeys) __syncwarp();
-    release(at.step_empty(slot));
+    if constexpr (cfg::kOwnsKeys)
+      mbarrier_arrive(at.step_empty(slot));
+    else
+      release(at.step_empty(slot));
   }
 
   // ---- P and dS ----

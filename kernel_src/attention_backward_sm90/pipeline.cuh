@@ -11,8 +11,11 @@
 //   then the mbarriers
 //
 // "Full" completes when TMA, and for statistics a warp of the producer, has written a buffer. "Empty" completes when
-// every warp of every consumer has arrived, being done with it. Of dS both are counted by the consumers' warps: full
-// when all have written their part, empty when the products of all that read it have ended.
+// every warp of every consumer has arrived, being done with it. Of dS both are counted by the consumers: full when all
+// have written their part, empty when the products of all that read it have ended. What threads read or write
+// themselves (statistics, dS, dQ, P) each of them says by itself: racecheck of compute-sanitizer does not follow an
+// order through
+// __syncwarp() to one lane that says it for its warp.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -88,30 +91,32 @@ struct Layout {
 
   // Initialise the mbarriers. One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
-    constexpr int kWarps = cfg::kConsumers * kThreadsPerWarpgroup / kLanesPerWarp;
+    constexpr int kThreads = cfg::kConsumers * kThreadsPerWarpgroup, kWarps = kThreads / kLanesPerWarp;
     mbarrier_init(own_full(), 1);
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(step_full(i), cfg::kOwnsKeys ? 1 + kLanesPerWarp : 1); // the lanes that write statistics
-      mbarrier_init(step_empty(i), kWarps);
+      mbarrier_init(step_empty(i), cfg::kOwnsKeys ? kThreads : kWarps);    // the threads that read statistics
     }
     for (int i = 0; i < cfg::kValueStages; i++) {
       mbarrier_init(value_full(i), 1);
       mbarrier_init(value_empty(i), kWarps);
     }
     for (int i = 0; cfg::kSumsDq && i < cfg::kConsumers; i++) {
-      mbarrier_init(dq_full(i), kThreadsPerWarpgroup / kLanesPerWarp);
+      mbarrier_init(dq_full(i), kThreadsPerWarpgroup);
       mbarrier_init(dq_empty(i), 1);
     }
-    for (int i = 0; i < shared::kDsBarriers; i++)
-      mbarrier_init(ds_full(i), kWarps); // and ds_empty() behind them
+    for (int i = 0; cfg::kStaggered && i < cfg::kDsStages; i++) {
+      mbarrier_init(ds_full(i), kThreads);
+      mbarrier_init(ds_empty(i), kWarps);
+    }
     if constexpr (cfg::kSplits) {
-      mbarrier_init(p_full(), kThreadsPerWarpgroup / kLanesPerWarp);
-      mbarrier_init(p_empty(), kThreadsPerWarpgroup / kLanesPerWarp);
+      mbarrier_init(p_full(), kThreadsPerWarpgroup);
+      mbarrier_init(p_empty(), kThreadsPerWarpgroup);
     }
     if constexpr (cfg::kPersistent) {
       for (int i = 0; i < 2; i++) {
         mbarrier_init(tile_full(i), 1);
-        mbarrier_init(tile_empty(i), kWarps + 1 + cfg::kConsumers); // consumers, statistics, a thread of each Adder
+        mbarrier_init(tile_empty(i), kThreads + kLanesPerWarp + cfg::kConsumers); // and statistics, Adders
       }
       mbarrier_init(own_empty(), 1);
     }
@@ -129,12 +134,11 @@ private:
 struct Tiles {
   Ring<2> ring;
 
-  // The next place. A warp, or with kAlone one thread.
-  template <bool kAlone> KJIT_DEVICE Chunk next(const Layout &at) {
+  // The next place. Each thread of a role by itself.
+  KJIT_DEVICE Chunk next(const Layout &at) {
     mbarrier_wait_parity(at.tile_full(ring.slot), ring.parity);
     const Chunk place = ld_shared_16(at.tile_place(ring.slot));
-    if constexpr (!kAlone) __syncwarp();
-    if (kAlone || threadIdx.x % kLanesPerWarp == 0) mbarrier_arrive(at.tile_empty(ring.slot));
+    mbarrier_arrive(at.tile_empty(ring.slot));
     ring.advance();
     return place;
   }

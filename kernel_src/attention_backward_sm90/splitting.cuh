@@ -100,8 +100,7 @@ private:
 #pragma unroll
     for (int k = 0; k < kStep16; k++)
       st_shared_16(p_of_thread(k), Chunk{{rounded_p[k][0], rounded_p[k][1], rounded_p[k][2], rounded_p[k][3]}});
-    __syncwarp(); // the lanes' writes come before one lane says so
-    release(at.p_full());
+    mbarrier_arrive(at.p_full());
   }
 
   // ---- The consumer that sums dk ----
@@ -149,8 +148,7 @@ private:
       for (int i = 0; i < 4; i++)
         cvt_f32_x2(cfg::Element{}, chunk.word[i], dp[2 * k + i / 2][i % 2 * 2], dp[2 * k + i / 2][i % 2 * 2 + 1]);
     }
-    __syncwarp(); // every lane has read
-    release(at.p_empty());
+    mbarrier_arrive(at.p_empty());
   }
 
   KJIT_DEVICE void differentiate_into_s(int slot) {

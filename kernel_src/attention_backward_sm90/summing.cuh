@@ -243,8 +243,7 @@ private:
 
   // This consumer's dS is written. The first time that lets consumer 1 begin, about half a step later than consumer 0.
   KJIT_DEVICE void pass_ds_on() {
-    __syncwarp(); // the lanes' writes are behind their fences before one lane says so
-    release(at.ds_full(ds.slot));
+    mbarrier_arrive(at.ds_full(ds.slot));
     ds.advance();
     if (!has_before && consumer == 0) bar_arrive(kStart, kThreads);
   }
@@ -304,7 +303,6 @@ private:
     for (int n = 0; n < kDq8; n++)
       st_shared_f32_x4(to + n * kThreadsPerWarpgroup * kChunkBytes, dq()[n][0], dq()[n][1], dq()[n][2], dq()[n][3]);
     fence_async_proxy();
-    __syncwarp(); // as above
-    release(at.dq_full(consumer));
+    mbarrier_arrive(at.dq_full(consumer));
   }
 };
