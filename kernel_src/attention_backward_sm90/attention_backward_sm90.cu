@@ -103,8 +103,14 @@ template <typename AnyWork> struct Persistent {
   }
 
   template <typename Consumer> KJIT_DEVICE void consume(Consumer &consumer) {
-    for (bool more = begin(); more; more = go_on(tiles.next(at)))
-      consumer.run();
+    for (bool more = begin(); more;) {
+      Chunk next;
+      consumer.run_tile([&] {
+        next = tiles.next(at);
+        return next.word[3] && AnyWork(p, place_of(next)).has_steps();
+      });
+      more = go_on(next);
+    }
     consumer.finish();
   }
 
@@ -113,8 +119,11 @@ private:
   KJIT_DEVICE bool begin() { return !p.turns || go_on(tiles.next(at)); }
 
   KJIT_DEVICE bool go_on(const Chunk &place) {
-    work = AnyWork(p, Work::Place{(int)place.word[0], (int)place.word[1], (int)place.word[2]});
+    work = AnyWork(p, place_of(place));
     return place.word[3];
+  }
+  KJIT_DEVICE static Work::Place place_of(const Chunk &place) {
+    return {(int)place.word[0], (int)place.word[1], (int)place.word[2]};
   }
 };
 

@@ -148,6 +148,10 @@ constexpr int kDqColumns = BACKWARD_SM90_DQ_COLUMNS(kHeadDim, kStepRows);
 constexpr int kDqBytes = kGroupRows * kDqColumns * 4;                   // of a consumer, in fp32
 constexpr int kSumBytes = BACKWARD_SM90_SUM_BYTES(kHeadDim, kStepRows); // of 64 queries
 constexpr int kPBytes = kSplits ? kGroupRows * kStepRows * 2 : 0;       // P from one consumer to the other
+// Is dQ of a tile's last step multiplied in the next tile's first one? For that the next tile's keys have a buffer of
+// their own, and dk and dv share a consumer's band of one buffer of dS.
+constexpr bool kCarries = kPersistent && kStaggered && kSumsRows && kGroupBytes + kGroupValueBytes <= kStepBandBytes;
+constexpr int kOwnStages = kCarries ? 2 : 1; // tiles of own rows, of head_dim columns
 constexpr int kDsStages = 2;
 constexpr int kDsBytes = kSumsDq ? 2 * kStepBandBytes : 0; // dS of 128 keys in two bands; or P and dS of 64
 static_assert(!kSumsDq || (kConsumers == 2 && (kSumsRows || kStepRows == kGroupRows)),

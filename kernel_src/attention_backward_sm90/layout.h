@@ -9,6 +9,7 @@
 #define BACKWARD_SM90_BARRIER_BYTES 8    /* of an mbarrier                                    */
 #define BACKWARD_SM90_ALIGNMENT     1024 /* of the swizzle's pattern                          */
 #define BACKWARD_SM90_QUERY_BYTES   8    /* LSE and delta of a query                          */
+#define BACKWARD_SM90_TILE_BARRIERS 13   /* of a persistent block, and places of its tiles    */
 
 /* Passes besides the sums of gradients (FLASH_BACKWARD_*): the three kernels of five products a pair of tiles. */
 #define BACKWARD_SM90_SUM   7  /* dk and dv; dq is summed in global memory */

@@ -37,7 +37,8 @@ struct attention_backward_sm90_params {
   int *done;       /* for each batch entry and key head: parts that are in the sums, two a tile of keys */
   int parts;       /* pass 16: how many parts a key head has */
   int reserved;    /* zero: no padding */
-  /* Pass 7 with `stores`, full: 2^32 times the steps between the first ones of two neighbouring tiles of keys, or 0. */
+  /* Pass 7 with `stores`: 2^32 times how far apart two neighbouring tiles of keys begin, in steps, or causal in parts
+   * of a tile's steps; 0 where all begin with their first step. */
   unsigned long long spread;
   unsigned int grid[3]; /* pass 7, persistent: tiles of a head, heads, batch entries */
 };

@@ -1,6 +1,8 @@
 // The layout of shared memory, and the mbarriers between the producer and the consumers.
 //
-//   own         [consumer][band][64 rows][64]   head_dim columns; loaded once; dq or dk is stored through it
+//   own         [consumer][band][64 rows][64]   head_dim columns; loaded once; dq or dk is stored through it.
+//   Persistent
+//                                               blocks that are staggered have two of these tiles
 //   own value   [consumer][band][64 rows][64]   head_dim_v columns; loaded once; dv is stored through it
 //   step        [stages][band][rows][64]        head_dim columns
 //   step value  [value_stages][band][rows][64]  head_dim_v columns
@@ -26,7 +28,8 @@
 
 namespace shared {
 
-constexpr int kOwnValueAt = cfg::kOwnGroups * cfg::kGroupBytes;
+constexpr int kOwnBytes = cfg::kOwnGroups * cfg::kGroupBytes;
+constexpr int kOwnValueAt = cfg::kOwnStages * kOwnBytes;
 constexpr int kStepAt = kOwnValueAt + cfg::kOwnGroups * cfg::kGroupValueBytes;
 constexpr int kStepValueAt = kStepAt + cfg::kStages * cfg::kStepBytes;
 constexpr int kDsAt = kStepValueAt + cfg::kValueStages * cfg::kStepValueBytes;
@@ -39,8 +42,9 @@ constexpr int kDqBarriers = cfg::kSumsDq ? 2 * cfg::kConsumers : 0;
 constexpr int kDsBarriers = cfg::kStaggered ? 2 * cfg::kDsStages : 0;
 constexpr int kPBarriersFrom = kStepBarriers + kDqBarriers + kDsBarriers;
 constexpr int kTileBarriersFrom = kPBarriersFrom + (cfg::kSplits ? 2 : 0);
-// Of two places of tiles full and empty; own tiles empty; and the places, 16 bytes each.
-constexpr int kBarriers = kTileBarriersFrom + (cfg::kPersistent ? 9 : 0);
+// Of two places of tiles full and empty; of two own tiles empty, of the own value tile empty, of two own tiles full;
+// and the places, 16 bytes each.
+constexpr int kBarriers = kTileBarriersFrom + (cfg::kPersistent ? BACKWARD_SM90_TILE_BARRIERS : 0);
 static_assert(!cfg::kPersistent || kTileBarriersFrom % 2 == 1, "the places are aligned");
 constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
 
@@ -56,7 +60,9 @@ static_assert((cfg::kIsBegin ? 0 : (cfg::kIsEnd ? cfg::kGroupBytes : kBytes) + B
 struct Layout {
   uint32_t base;
 
-  KJIT_DEVICE uint32_t own(int consumer) const { return base + consumer * cfg::kGroupBytes; }
+  KJIT_DEVICE uint32_t own(int consumer, int slot = 0) const {
+    return base + slot * shared::kOwnBytes + consumer * cfg::kGroupBytes;
+  }
   KJIT_DEVICE uint32_t own_value(int consumer) const {
     return base + shared::kOwnValueAt + consumer * cfg::kGroupValueBytes;
   }
@@ -74,10 +80,15 @@ struct Layout {
 
   KJIT_DEVICE uint32_t tile_full(int slot) const { return barrier(shared::kTileBarriersFrom + slot); }
   KJIT_DEVICE uint32_t tile_empty(int slot) const { return barrier(shared::kTileBarriersFrom + 2 + slot); }
-  KJIT_DEVICE uint32_t own_empty() const { return barrier(shared::kTileBarriersFrom + 4); }
-  KJIT_DEVICE uint32_t tile_place(int slot) const { return barrier(shared::kTileBarriersFrom + 5 + 2 * slot); }
+  KJIT_DEVICE uint32_t own_empty(int slot) const { return barrier(shared::kTileBarriersFrom + 4 + slot); }
+  KJIT_DEVICE uint32_t own_value_empty() const { return barrier(shared::kTileBarriersFrom + 6); }
+  KJIT_DEVICE uint32_t tile_place(int slot) const { return barrier(shared::kTileBarriersFrom + 9 + 2 * slot); }
 
-  KJIT_DEVICE uint32_t own_full() const { return barrier(0); }
+  // Both own tiles have one barrier, unless there are two of the first, which then come at another time.
+  KJIT_DEVICE uint32_t own_full(int slot = 0) const {
+    return barrier(cfg::kCarries ? shared::kTileBarriersFrom + 7 + slot : 0);
+  }
+  KJIT_DEVICE uint32_t own_value_full() const { return barrier(0); }
   KJIT_DEVICE uint32_t step_full(int slot) const { return barrier(1 + slot); }
   KJIT_DEVICE uint32_t step_empty(int slot) const { return barrier(1 + cfg::kStages + slot); }
   KJIT_DEVICE uint32_t value_full(int slot) const { return barrier(1 + 2 * cfg::kStages + slot); }
@@ -92,7 +103,7 @@ struct Layout {
   // Initialise the mbarriers. One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
     constexpr int kThreads = cfg::kConsumers * kThreadsPerWarpgroup, kWarps = kThreads / kLanesPerWarp;
-    mbarrier_init(own_full(), 1);
+    mbarrier_init(own_value_full(), 1); // or of both own tiles
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(step_full(i), cfg::kOwnsKeys ? 1 + kLanesPerWarp : 1); // the lanes that write statistics
       mbarrier_init(step_empty(i), cfg::kOwnsKeys ? kThreads : kWarps);    // the threads that read statistics
@@ -118,7 +129,14 @@ struct Layout {
         mbarrier_init(tile_full(i), 1);
         mbarrier_init(tile_empty(i), kThreads + kLanesPerWarp + cfg::kConsumers); // and statistics, Adders
       }
-      mbarrier_init(own_empty(), 1);
+    }
+    if constexpr (cfg::kPersistent && !cfg::kCarries) mbarrier_init(own_empty(0), 1);
+    if constexpr (cfg::kCarries) {
+      for (int i = 0; i < cfg::kOwnStages; i++) {
+        mbarrier_init(own_empty(i), kWarps);
+        mbarrier_init(own_full(i), 1);
+      }
+      mbarrier_init(own_value_empty(), kWarps);
     }
     fence_mbarrier_init();
   }

@@ -18,8 +18,9 @@ struct Producer {
   const BlockWork &work;
   Ring<cfg::kStages> ring;
   Ring<cfg::kValueStages> values;
-  Ring<2> tiles;      // of the places that the producer gives to the others
-  int own_parity = 1; // of the next wait for own tiles to be empty
+  Ring<2> tiles;             // of the places that the producer gives to the others
+  Ring<cfg::kOwnStages> own; // of a persistent block's next tile
+  int own_value_parity = 1;  // of its next wait for the own value tile to be empty
 
   // One thread; of a variant one warp.
   KJIT_DEVICE void load_tiles() {
@@ -35,16 +36,17 @@ struct Producer {
     });
   }
 
-  // The same for a persistent block, whose first tile this is or not. The first step's tiles come before own ones, for
-  // which there is room later.
+  // The same for a persistent block, whose first tile this is or not. What there is room for first comes first. A tile
+  // without steps needs nothing.
   KJIT_DEVICE void load_next_tiles() {
     bool has_own = false;
     work.for_each_step([&](int head, int step) {
+      if (cfg::kCarries && !has_own) load_next_own();
       load_step(head, step);
-      if (!has_own) load_own_again();
+      if (cfg::kCarries && !has_own) load_next_own_value();
+      if (!cfg::kCarries && !has_own) load_next_own();
       has_own = true;
     });
-    if (!has_own) load_own_again();
   }
 
   // Take the next tile and tell the other roles where it lies. One thread. Without turns each block's first tile has
@@ -108,10 +110,23 @@ private:
     values.advance();
   }
 
-  KJIT_DEVICE void load_own_again() {
-    mbarrier_wait_parity(at.own_empty(), own_parity);
-    own_parity ^= 1;
-    load_own();
+  // The next own tile, where there are two, or both own tiles.
+  KJIT_DEVICE void load_next_own() {
+    mbarrier_wait_parity(at.own_empty(own.slot), own.parity ^ 1);
+    if constexpr (cfg::kCarries) {
+      mbarrier_arrive_expect_tx(at.own_full(own.slot), shared::kOwnBytes);
+      load_own_rows<cfg::kHeadDim>(p.own, at.own(0, own.slot), at.own_full(own.slot));
+    } else {
+      load_own();
+    }
+    own.advance();
+  }
+
+  KJIT_DEVICE void load_next_own_value() {
+    mbarrier_wait_parity(at.own_value_empty(), own_value_parity);
+    own_value_parity ^= 1;
+    mbarrier_arrive_expect_tx(at.own_value_full(), cfg::kOwnGroups * cfg::kGroupValueBytes);
+    load_own_rows<cfg::kHeadDimV>(p.own_value, at.own_value(0), at.own_value_full());
   }
 
   KJIT_DEVICE static const TensorMap *map(const attention_backward_map &m) {
@@ -127,12 +142,17 @@ private:
     constexpr bool kValue = cfg::kNeedsDs; // dv alone reads no own value
     mbarrier_arrive_expect_tx(at.own_full(),
                               cfg::kOwnGroups * (cfg::kGroupBytes + (kValue ? cfg::kGroupValueBytes : 0)));
+    load_own_rows<cfg::kHeadDim>(p.own, at.own(0), at.own_full());
+    if constexpr (kValue) load_own_rows<cfg::kHeadDimV>(p.own_value, at.own_value(0), at.own_full());
+  }
+
+  // The rows of all consumers, one box for each of them and band.
+  template <int kColumns>
+  KJIT_DEVICE void load_own_rows(const attention_backward_map &m, uint32_t shared, uint32_t full) const {
     for (int c = 0; c < cfg::kOwnGroups; c++) {
       const int row = work.tile * cfg::kOwnRows + c * cfg::kGroupRows;
-      for (int i = 0; i < cfg::bands(cfg::kHeadDim); i++)
-        tma_load(at.own(c) + i * cfg::kGroupBandBytes, map(p.own), at.own_full(), i * 64, row, work.head, work.batch);
-      for (int i = 0; i < (kValue ? cfg::bands(cfg::kHeadDimV) : 0); i++)
-        tma_load(at.own_value(c) + i * cfg::kGroupBandBytes, map(p.own_value), at.own_full(), i * 64, row, work.head,
+      for (int i = 0; i < cfg::bands(kColumns); i++)
+        tma_load(shared + (c * cfg::bands(kColumns) + i) * cfg::kGroupBandBytes, map(m), full, i * 64, row, work.head,
                  work.batch);
     }
   }

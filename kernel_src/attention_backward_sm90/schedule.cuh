@@ -8,9 +8,10 @@
 // The kernel that reads the sums of dq begins while the last tiles are worked on. It takes first the heads before
 // those, from the latest backwards, because L2 may still have their sums, and then the last ones.
 //
-// In full attention all tiles of a head would come to the same queries at the same time: they would wait for the one
-// that stores the first part of a sum, or add to the same addresses at once. Where the order of additions is free they
-// begin at different steps and go on from the first one behind the last.
+// Tiles of a head that run at the same time would come to the same queries together, or in causal attention one step
+// behind each other: they would wait for the one that stores the first part of a sum. Where the order of additions is
+// free they begin at different steps and go on from the first one behind the last. Causal, the masked steps come
+// before.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -30,13 +31,13 @@ struct Extent {
 
 struct Work {
   static constexpr bool kByWarp = false; // for_each_step() may be called by one thread
-  static constexpr bool kSpreads = cfg::kSumsDq && cfg::kStores && !cfg::kCausal;
+  static constexpr bool kSpreads = cfg::kSumsDq && cfg::kStores && (!cfg::kCausal || cfg::kCarries);
   int tile; // of own rows
   int head; // a query head for dq, a key head for dk and dv
   int batch;
   int first_step_head, step_heads; // key head of the query head; query heads that share the key head
   Steps steps;
-  int start; // the first step of each head
+  int whole, start; // the first step of each head that is not masked; the one of these that comes first
 
   // `last_first`: the last tile goes to the first block.
   KJIT_DEVICE Work(const attention_backward_sm90_params &p, bool last_first)
@@ -52,8 +53,13 @@ struct Work {
       : tile(place.tile), head(place.head), batch(place.batch),
         first_step_head(cfg::kOwnsKeys ? head * p.rest.heads_per_kv : head / p.rest.heads_per_kv),
         step_heads(cfg::kOwnsKeys ? p.rest.heads_per_kv : 1),
-        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)), start(steps.first) {
-    if constexpr (kSpreads) start = (int)(tile * p.spread >> 32);
+        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)), whole(steps.first),
+        start(steps.first) {
+    if constexpr (kSpreads) {
+      if constexpr (cfg::kCausal) whole = steps.whole_first < steps.end ? steps.whole_first : steps.end;
+      start = whole + (cfg::kCausal ? (int)((uint64_t)(uint32_t)(tile * p.spread) * (steps.end - whole) >> 32)
+                                    : (int)(tile * p.spread >> 32));
+    }
   }
 
   // Where the tile of a number lies: tiles of the heads of a section come by their length.
@@ -70,16 +76,24 @@ struct Work {
     return {(int)(last_first ? all.tiles - 1 - tile : tile), (int)(head % all.heads), (int)(head / all.heads)};
   }
 
-  // Call visit(head, step) for every step. Consumers count alone: in full attention their masks do not depend on the
-  // step.
+  KJIT_DEVICE bool has_steps() const { return steps.first < steps.end; }
+
+  // Call visit(head, step) for every step. Consumers count alone: which of the steps that are not masked it is does not
+  // matter to their masks.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
     for (int i = 0; i < step_heads; i++) {
-      int step = start;
+      int step = kSpreads && (!cfg::kCausal || steps.first == whole) ? start : steps.first;
 #pragma unroll 1 // the producer has few registers
-      for (bool more = steps.first < steps.end; more; more = step != (kSpreads ? start : steps.end)) {
+      for (bool more = has_steps(); more;) {
         visit(first_step_head + i, step);
         step++;
-        if (kSpreads && step == steps.end) step = 0;
+        if (kSpreads && cfg::kCausal && step == whole) { // behind the masked ones
+          step = start;
+          more = whole < steps.end;
+        } else {
+          if (kSpreads && step == steps.end) step = whole;
+          more = step != (kSpreads ? start : steps.end);
+        }
       }
     }
   }

@@ -49,8 +49,8 @@ static const struct mutation sm90_mutations[] = {
 #define SUMMING "attention_backward_sm90/summing.cuh"
 #define ADDING  "attention_backward_sm90/adding.cuh"
 static const struct mutation sum_mutations[] = {
-    {"dq is made before the other consumer has written its dS", SUMMING, "meet();\\n      issue_dq(at.ds(ds.slot));",
-     "issue_dq(at.ds(ds.slot));"},
+    {"dq is made before the other consumer has written its dS", SUMMING,
+     "meet();\\n      issue_dq(at.ds(ds.slot), keys.slot);", "issue_dq(at.ds(ds.slot), keys.slot);"},
     {"dS is swizzled otherwise than the product reads it", SUMMING, "(chunk ^ lane % 8)", "(chunk ^ lane % 4)"},
     {"a part of dq is written over one that is still being added", SUMMING,
      "mbarrier_wait_parity(at.dq_empty(consumer), dq_parity ^ 1);", ";"},
@@ -67,22 +67,36 @@ static const struct mutation staggered_mutations[] = {
      "if (has_before) mbarrier_wait_parity(at.ds_full(before.slot), before.parity);", ";"},
     {"dS is written over one that is still being multiplied", SUMMING,
      "if constexpr (cfg::kStaggered) mbarrier_wait_parity(at.ds_empty(ds.slot), ds.parity ^ 1);", ";"},
-    {"the last step is left out of dq", SUMMING, "if constexpr (cfg::kStaggered) finish_dq();", ";"},
+    {"the last step is left out of dq", SUMMING,
+     "{ return false; });\\n      if constexpr (cfg::kStaggered) finish_dq();", "{ return false; });"},
 };
 
 /* With persistent blocks. */
 static const struct mutation persistent_mutations[] = {
     {"own tiles are loaded over those that are still read", PRODUCER,
-     "mbarrier_wait_parity(at.own_empty(), own_parity);", ";"},
-    {"own tiles are given back while the other consumer reads them", SUMMING, "meet(); // the other consumer's",
-     "// the other consumer's"},
-    {"dS is written over dk of the tile before", SUMMING, "if (thread == 0) cp_async_bulk_wait_group_read<0>(); // of",
-     "// of"},
+     "mbarrier_wait_parity(at.own_empty(own.slot), own.parity ^ 1);", ";"},
+    {"own tiles are given back while the other consumer reads them", SUMMING,
+     "meet(); // both consumers' products have ended", ";"},
+    {"dS is written over dk of the tile before", SUMMING, "if constexpr (!kCarries) wait_for_stores();", ";"},
     {"dv is written over a part of dq that is still being added", SUMMING,
      "if constexpr (!cfg::kSumsRows) wait_for_dq();", ";"},
     {"a tile is left out", PRODUCER, "0 : gridDim.x)", "0 : gridDim.x + 1)"},
-    {"dQ of the tile before is multiplied again", SUMMING, "own_parity ^= 1;\\n      has_before = false;",
-     "own_parity ^= 1;"},
+    {"dQ of the tile before is multiplied again", SUMMING, "has_before = false;\\n    meet();", "meet();"},
+};
+
+/* With persistent blocks whose consumers stay half a step apart from tile to tile. */
+static const struct mutation carrying_mutations[] = {
+    {"values are loaded over those that are still read", PRODUCER,
+     "mbarrier_wait_parity(at.own_value_empty(), own_value_parity);", ";"},
+    {"dQ of a tile's last step is multiplied by the next tile's keys", SUMMING,
+     "at.own_value(0), kCarries ? keys_before : keys.slot);", "at.own_value(0), keys.slot);"},
+    {"keys are given back before dQ of the tile's last step", SUMMING, "keys.advance();\\n      own_value_parity",
+     "release(at.own_empty(keys.slot)), keys.advance();\\n      own_value_parity"},
+    {"dk is written over dS that the other consumer multiplies", SUMMING,
+     "if constexpr (kCarries) mbarrier_wait_parity(at.ds_empty(ds.slot), ds.parity ^ 1);", ";"},
+    {"dS is written over dk of the tile before", SUMMING, "wait_for_stores();\\n      mbarrier_wait_parity",
+     "mbarrier_wait_parity"},
+    {"dQ of the last step of all is left out", SUMMING, "if (kCarries && has_before) finish_dq();", ";"},
 };
 
 /* Where the first part of each tile of sums is stored. */
@@ -183,6 +197,11 @@ static void test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caug
                 sizeof persistent_mutations / sizeof *persistent_mutations);
 }
 
+static void test_attention_backward_sm90__mistakes_of_consumers_that_stay_half_a_step_apart_are_caught(void **state) {
+  const struct backward_case how = {.staggered = true, .persistent = true};
+  assert_caught(state, NULL, 128, &how, 40, carrying_mutations, sizeof carrying_mutations / sizeof *carrying_mutations);
+}
+
 static void test_attention_backward_sm90__mistakes_in_storing_first_parts_are_caught(void **state) {
   const struct backward_case how = {.persistent = true, .stores = true};
   assert_caught(state, NULL, 64, &how, 72, storing_mutations, sizeof storing_mutations / sizeof *storing_mutations);
@@ -196,7 +215,7 @@ static void test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_ca
 static int setup(void **state) {
   emulator_choose();
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1);                          /* complaints are what is wanted here */
-  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1)); /* persistent blocks stay for several tiles */
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "1", 1)); /* a persistent block makes all tiles */
   assert_int_equal(0, setenv("KJIT_SEED", "1", 0));
   return gpu_setup(state);
 }
@@ -211,6 +230,7 @@ int main(void) {
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_of_consumers_that_stay_half_a_step_apart_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_storing_first_parts_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught),
   };

@@ -109,7 +109,7 @@ static void choose_all(struct batch *batch) {
 
 /* Bytes of stores and loads together. Persistent blocks spill at the ends of tiles and in the producer, whose 24
  * registers also hold which tile comes next; at most two words a step in the consumers. */
-enum { SPILL_BUDGET = 96, SPILL_BUDGET_PERSISTENT = 440 };
+enum { SPILL_BUDGET = 96, SPILL_BUDGET_PERSISTENT = 520 };
 
 static uint32_t spill_budget(const kjit_config *config) {
   int32_t persistent = 0;

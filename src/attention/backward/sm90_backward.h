@@ -18,6 +18,10 @@ bool sm90_backward_owns_keys(const kjit_attention_backward_sm90_config *config);
 /* Do two consumers split dk and dv of the same 64 keys? */
 bool sm90_backward_splits(const kjit_attention_backward_sm90_config *config);
 
+/* Do consumers stay half a step apart from one tile to the next? A block then has two tiles of keys, of one band of
+ * columns each. */
+bool sm90_backward_carries(const kjit_attention_backward_sm90_config *config);
+
 /* Rows of a legal config's block. */
 int32_t sm90_backward_own_rows(const kjit_attention_backward_sm90_config *config);
 

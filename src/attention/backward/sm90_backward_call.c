@@ -125,12 +125,16 @@ static void place_without_turns(struct backward_launch *launch, float *sums, int
   launch->params.sm90.states = turns;
 }
 
-/* 2^32 times the steps between the first ones of two neighbouring tiles of keys, so that those of a head's tiles lie
- * evenly over all steps; 0 where all tiles begin with the first step (schedule.cuh). */
+/* 2^32 times the golden ratio's part behind the point: multiples of it, without what is before the point, lie evenly
+ * between 0 and 1, whichever of them are taken one after the other. */
+#define GOLDEN_PART 0x9e3779b9u
+
+/* 2^32 times how far apart two neighbouring tiles of keys begin, so that those of a head's tiles lie evenly over all
+ * steps; 0 where all tiles begin with the first step (schedule.cuh). */
 static uint64_t spread_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem,
                           bool in_order) {
-  if (config->pass != BACKWARD_SM90_SUM || !config->stores || config->causal || in_order || problem->seq_kv < 1)
-    return 0;
+  if (config->pass != BACKWARD_SM90_SUM || !config->stores || in_order || problem->seq_kv < 1) return 0;
+  if (config->causal) return sm90_backward_carries(config) ? GOLDEN_PART : 0;
   const uint64_t steps = (uint64_t)integer_divide_up(problem->seq_q, config->tile);
   const uint64_t tiles = (uint64_t)integer_divide_up(problem->seq_kv, sm90_backward_own_rows(config));
   return (steps << 32) / tiles;

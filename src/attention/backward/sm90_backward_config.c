@@ -62,14 +62,21 @@ static uint32_t bands(int32_t columns) {
   return (uint32_t)integer_divide_up(columns, BACKWARD_SM90_BAND_COLUMNS);
 }
 
-/* What summing dq takes besides: two buffers of dS, each consumer's part of dq, mbarriers for both. */
+bool sm90_backward_carries(const kjit_attention_backward_sm90_config *config) {
+  return config->pass == BACKWARD_SM90_SUM && config->persistent && config->staggered &&
+         config->tile == 2 * BACKWARD_SM90_GROUP_ROWS && bands(config->head_dim) == 1 && bands(config->head_dim_v) == 1;
+}
+
+/* What summing dq takes besides: two buffers of dS, each consumer's part of dq, the next tile of keys, mbarriers. */
 static uint32_t summing_bytes(const kjit_attention_backward_sm90_config *config) {
   const uint32_t consumers = (uint32_t)config->consumers, rows_of_step = (uint32_t)config->tile;
   const uint32_t columns = (uint32_t)BACKWARD_SM90_DQ_COLUMNS(config->head_dim, config->tile);
   const uint32_t ds = 2 * consumers * rows_of_step * BACKWARD_SM90_ROW_BYTES;
   const uint32_t dq = config->direct ? 0 : BACKWARD_SM90_GROUP_ROWS * columns * 4;
-  const uint32_t barriers = 2 * consumers + (config->staggered ? 2 * 2 : 0) + (config->persistent ? 9 : 0);
-  return ds + consumers * dq + barriers * BACKWARD_SM90_BARRIER_BYTES;
+  const uint32_t barriers =
+      2 * consumers + (config->staggered ? 2 * 2 : 0) + (config->persistent ? BACKWARD_SM90_TILE_BARRIERS : 0);
+  const uint32_t keys = consumers * BACKWARD_SM90_GROUP_ROWS * BACKWARD_SM90_ROW_BYTES;
+  return ds + consumers * dq + (sm90_backward_carries(config) ? keys : 0) + barriers * BACKWARD_SM90_BARRIER_BYTES;
 }
 
 /* Shared memory of a kernel that makes steps, as pipeline.cuh lays it out: own tiles, tiles of the steps, what summing
