@@ -26,8 +26,8 @@ static const struct {
   int32_t columns;
   uint8_t ways[2][2][LENGTHS]; /* 512, 1k, 2k, 4k, 8k, 16k */
 } table[] = {{64,
-              {{{PF, PF, PSF, SF, SF, SF}, {PF, PF, PF, PS, S, S}}, /* any order: full, causal */
-               {{PF, NO, NO, NO, NO, S}, {PF, PF, PF, P, S, S}}}},  /* one order */
+              {{{PF, PF, PSF, PSF, SF, SF}, {PF, PF, PSF, PSF, PSF, S}}, /* any order: full, causal */
+               {{PF, NO, NO, NO, NO, S}, {PF, PF, PF, P, S, S}}}},       /* one order */
              {128, {{{PF, PF, PF, PF, F, F}, {PF, PF, PF, PF, PF, PF}}, {{NO}}}}};
 _Static_assert(SEVEN == 0, "what the table leaves out");
 

@@ -116,9 +116,11 @@ static void test_backward_choose__blocks_are_persistent_where_that_is_faster(voi
   (void)state;
   assert_int_equal(1, sums_field(64, 1024, 0, "persistent"));
   assert_int_equal(1, sums_field(64, 2048, 0, "persistent"));
-  assert_int_equal(0, sums_field(64, 4096, 0, "persistent"));
+  assert_int_equal(1, sums_field(64, 4096, 0, "persistent"));
+  assert_int_equal(0, sums_field(64, 8192, 0, "persistent"));
   assert_int_equal(1, sums_field(64, 4096, CAUSAL, "persistent"));
-  assert_int_equal(0, sums_field(64, 8192, CAUSAL, "persistent"));
+  assert_int_equal(1, sums_field(64, 8192, CAUSAL, "persistent"));
+  assert_int_equal(0, sums_field(64, 16384, CAUSAL, "persistent"));
   assert_int_equal(1, sums_field(64, 4097, CAUSAL | IN_ORDER, "persistent"));
   assert_int_equal(0, sums_field(64, 8192, CAUSAL | IN_ORDER, "persistent"));
   assert_int_equal(1, sums_field(128, 8191, 0, "persistent"));
@@ -149,8 +151,8 @@ static void test_backward_choose__first_parts_are_stored_where_that_is_faster(vo
     for (int64_t seq = 512; seq <= 16384; seq *= 2)
       assert_int_equal(1, sums_field(head_dim, seq, 0, "stores"));
   }
-  assert_int_equal(1, sums_field(64, 4095, CAUSAL, "stores"));
-  assert_int_equal(0, sums_field(64, 4096, CAUSAL, "stores"));
+  assert_int_equal(1, sums_field(64, 16383, CAUSAL, "stores"));
+  assert_int_equal(0, sums_field(64, 16384, CAUSAL, "stores"));
   assert_int_equal(1, sums_field(128, 16384, CAUSAL, "stores"));
   assert_int_equal(1, sums_field(64, 512, IN_ORDER, "stores"));
   assert_int_equal(0, sums_field(64, 16384, IN_ORDER, "stores"));
