@@ -24,11 +24,11 @@ import harness  # noqa: E402
 KJIT = Path(sys.argv[1]).resolve()
 
 # Problems that reach every branch of attention_sm90: one and two Q buffers, one to three consumers, masks, heads that
-# share a tile, split-KV, head sizes whose wgmma shapes are no powers of two. On sm_90a those of one query are
-# attention_decode_sm90's.
+# share a tile, split-KV, head sizes whose wgmma shapes are no powers of two. On sm_90a those of one query have too many
+# tiles for attention_serving_sm90, so that they are attention_decode_sm90's.
 HEADS = ("head_dim=64", "head_dim=72", "head_dim=128", "head_dim=192,head_dim_v=128", "head_dim=256", "head_dim=40")
 SHAPES = ("batch=4,heads_q=16,seq_q=4096,causal=0", "batch=4,heads_q=16,seq_q=4096,causal=1",
-          "batch=1,heads_q=64,heads_kv=8,seq_q=1,seq_kv=16384",
+          "batch=20,heads_q=64,heads_kv=8,seq_q=1,seq_kv=16384",
           "batch=2,heads_q=32,heads_kv=8,seq_q=128,seq_kv=8192,causal=1")
 PROBLEMS = [f"dtype={('fp16', 'bf16')[i % 2]},{head},{shape}"
             for i, (head, shape) in enumerate(itertools.product(HEADS, SHAPES))]
@@ -50,13 +50,17 @@ CONFIGS = (
      "pipelined=1,direct=0,staggered=0,persistent=0,stores=0", "sm_90a", 16),
     ("flash_backward", HEAD_128 + ",causal=0,pass=1,tile_m=128,tile_n=64,n_warps=8,stages=2", "sm_80", 16),
     ("flash_backward", HEAD_128 + ",causal=0,pass=6,tile_m=32,tile_n=128,n_warps=8,stages=2", "sm_80", 16),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
+     "gathered=0", "sm_90a", 0),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=128,keys=128,stages=3,blocks_per_sm=1,softcap=0,one_part=1,"
+     "gathered=0", "sm_90a", 0),
     ("attention_serving", "pass=attend," + HEAD_128 +
      ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=2,paged=1,softcap=0,cache=bf16", "sm_90", 192),
     ("attention_serving", "pass=plan," + HEAD_128 +
      ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=1,paged=0,softcap=0,cache=bf16", "sm_80", 0),
 )
 FAMILIES = ("attention_sm90", "attention_decode_sm90", "attention_short_sm90", "flash_forward",
-            "attention_backward_sm90", "flash_backward", "attention_serving")
+            "attention_backward_sm90", "flash_backward", "attention_serving_sm90", "attention_serving")
 
 
 def kernels():
