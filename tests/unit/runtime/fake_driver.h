@@ -44,7 +44,11 @@ struct fake_driver {
   struct fake_device device[FAKE_DEVICES];
   int static_shared, max_threads;          /* of every kernel */
   size_t parameter_count, parameter_bytes; /* of each */
-  size_t global_bytes;                     /* of every variable; its memory is `global` */
+  struct {
+    const char *name; /* of a kernel whose parameters have another size; NULL for none */
+    size_t parameter_bytes;
+  } other_kernel;
+  size_t global_bytes; /* of every variable; its memory is `global` */
   unsigned char global[64];
   CUcontext context;       /* current; NULL: the device's primary one */
   int new_threads_current; /* the device that is current on threads that have set none; -1: none, as with CUDA */

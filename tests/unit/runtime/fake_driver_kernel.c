@@ -8,7 +8,7 @@
 #include "fake_driver_internal.h"
 
 struct CUlib_st {
-  int unused;
+  bool has_other_kernel; /* fake_driver.other_kernel was asked for */
 };
 
 /* Several threads may load at once, and the name of any of them is the last one. */
@@ -51,6 +51,8 @@ CUresult fake_library_get_kernel(CUkernel *kernel, CUlibrary library, const char
   if (read != CUDA_SUCCESS) return read;
   *kernel = (CUkernel)library;
   note_name(name);
+  if (name && fake_driver.other_kernel.name)
+    library->has_other_kernel = strcmp(name, fake_driver.other_kernel.name) == 0;
   return name && *name && strcmp(name, "absent") != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -90,6 +92,13 @@ CUresult fake_kernel_get_param_info(CUkernel kernel, size_t index, size_t *offse
   return CUDA_SUCCESS;
 }
 
+/* A function is its kernel, and that its library. */
+static size_t parameter_bytes_of(CUfunction function) {
+  const bool is_other = fake_driver.other_kernel.name && ((CUlibrary)function)->has_other_kernel;
+  const size_t bytes = is_other ? fake_driver.other_kernel.parameter_bytes : fake_driver.parameter_bytes;
+  return bytes < FAKE_ARGS ? bytes : FAKE_ARGS;
+}
+
 static CUresult remember(const CUlaunchConfig *config, CUfunction function, void **parameters) {
   struct fake_launch *const it = &fake_driver.launch;
   *it = (struct fake_launch){.function = function,
@@ -97,7 +106,7 @@ static CUresult remember(const CUlaunchConfig *config, CUfunction function, void
                              .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                              .shared_bytes = config->sharedMemBytes,
                              .stream = config->hStream};
-  const size_t bytes = fake_driver.parameter_bytes < FAKE_ARGS ? fake_driver.parameter_bytes : FAKE_ARGS;
+  const size_t bytes = parameter_bytes_of(function);
   for (size_t i = 0; i < fake_driver.parameter_count && (i + 1) * bytes <= FAKE_ARGS; i++)
     memcpy(it->args + i * bytes, parameters[i], bytes);
   if (config->numAttrs > FAKE_ATTRIBUTES) return CUDA_ERROR_INVALID_VALUE;
