@@ -219,6 +219,35 @@ static void test_tune_text__every_allocation_may_fail(void **state) {
   free(text);
 }
 
+/* A seed of the fuzzer, which was measured on kernels whose digests are zero. */
+static struct outcome read_seed(struct tune_world *w, const char *path) {
+  char text[8192];
+  FILE *const file = fopen(path, "rb");
+  assert_non_null(file);
+  const size_t bytes = fread(text, 1, sizeof text, file);
+  assert_int_equal(0, fclose(file));
+  assert_in_range(bytes, 1, sizeof text - 1);
+  memset(w->kernels, 0, sizeof w->kernels);
+  return read_alone(w, text, bytes);
+}
+
+/* Otherwise the fuzzer's inputs would all end where a family, or a field, is missing. */
+static void test_tune_text__seeds_of_the_fuzzer_are_whole_tables(void **state) {
+  static const struct {
+    const char *path;
+    size_t rows;
+  } seeds[] = {{KJIT_TEST_TUNE_SEEDS "/all-fields", 2},
+               {KJIT_TEST_TUNE_SEEDS "/two-families", 2},
+               {KJIT_TEST_TUNE_SEEDS "/rules", 1},
+               {KJIT_TEST_TUNE_SEEDS "/empty", 0}};
+  for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+    const struct outcome outcome = read_seed(*state, seeds[i].path);
+    assert_status(KJIT_OK, outcome.status, &((struct tune_world *)*state)->error);
+    assert_int_equal(outcome.rows, seeds[i].rows);
+    assert_int_equal(outcome.stale + outcome.broken, 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TUNE_TEST(test_tune_text__what_is_written_is_read_back),
@@ -232,6 +261,7 @@ int main(void) {
       TUNE_TEST(test_tune_text__rows_of_other_kernels_are_counted_unread),
       TUNE_TEST(test_tune_text__rows_that_break_a_rule_are_counted),
       TUNE_TEST(test_tune_text__every_allocation_may_fail),
+      TUNE_TEST(test_tune_text__seeds_of_the_fuzzer_are_whole_tables),
   };
   return cmocka_run_group_tests_name("tune_text", tests, NULL, NULL);
 }
