@@ -332,9 +332,8 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
   params.variant.map.states = blocks->states;
   const kjit_geometry *geometry = &launch->list_kernel->geometry;
   const bool is_dependent = launch->is_mapped && launch->has_dependents;
-  return (is_dependent ? runtime_kernel_enqueue_dependent
-                       : runtime_kernel_enqueue)(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
-                                                 geometry->shared_bytes, &params, stream, error);
+  return runtime_kernel_enqueue_behind(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
+                                       geometry->shared_bytes, &params, is_dependent, stream, error);
 }
 
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,

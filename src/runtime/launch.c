@@ -68,9 +68,11 @@ static kjit_status enqueue_with(const struct kjit_kernel *kernel, const kjit_lau
   return result == CUDA_SUCCESS ? KJIT_OK : report_launch(kernel, result, error);
 }
 
-kjit_status runtime_kernel_enqueue_dependent(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
-                                             uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
-                                             kjit_error *error) {
+kjit_status runtime_kernel_enqueue_behind(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+                                          uint32_t dynamic_shared_bytes, const void *parameters, bool is_dependent,
+                                          CUstream stream, kjit_error *error) {
+  if (!is_dependent)
+    return runtime_kernel_enqueue(kernel, grid, block, dynamic_shared_bytes, parameters, stream, error);
   CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                  .value = {.programmaticStreamSerializationAllowed = 1}};
   const CUlaunchConfig config = {.gridDimX = grid[0],

@@ -88,11 +88,11 @@ kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t gri
                                    uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
                                    kjit_error *error);
 
-/* The same as a programmatic dependent of the launch before it on the stream: it may start before that one has ended,
- * and its kernel waits by griddepcontrol. Only where runtime_has_dependents(). */
-kjit_status runtime_kernel_enqueue_dependent(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
-                                             uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
-                                             kjit_error *error);
+/* The same; with `is_dependent` as a programmatic dependent of the launch before it on the stream: it may start before
+ * that one has ended, and its kernel waits by griddepcontrol. Only where runtime_has_dependents(). */
+kjit_status runtime_kernel_enqueue_behind(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+                                          uint32_t dynamic_shared_bytes, const void *parameters, bool is_dependent,
+                                          CUstream stream, kjit_error *error);
 
 /* Does the device have programmatic dependent launches, also in a stream under capture? */
 bool runtime_has_dependents(const kjit_device_info *device);

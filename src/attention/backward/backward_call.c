@@ -295,8 +295,8 @@ static kjit_status enqueue_launch(const struct backward_launch *launch, bool is_
                                   kjit_error *error) {
   const kjit_geometry *geometry = &launch->kernel->geometry;
   const bool is_dependent = launch->is_dependent && !is_first;
-  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
-      launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes, &launch->params, stream, error);
+  return runtime_kernel_enqueue_behind(launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes,
+                                       &launch->params, is_dependent, stream, error);
 }
 
 /* The same for a launch that is to work in `space`. */

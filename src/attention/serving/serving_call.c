@@ -174,8 +174,8 @@ static kjit_status enqueue(const struct call *call, const struct serving_choice 
   const kjit_status status =
       config_kernel_get(call->runtime, choice->family->family, choice->values, call->device, NULL, 0, &kernel, error);
   if (status != KJIT_OK) return status;
-  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
-      kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params, stream, error);
+  return runtime_kernel_enqueue_behind(kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes,
+                                       params, is_dependent, stream, error);
 }
 
 /* Choose and enqueue one of the small passes. */

@@ -209,8 +209,8 @@ static kjit_status enqueue_as(const struct sm90_call *call, const struct attenti
   const uint32_t pieces = call->tiles * (uint32_t)base->splits;
   const uint32_t blocks = pieces < call->sm_count ? pieces : call->sm_count;
   const uint32_t grid[3] = {blocks, 1, 1};
-  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
-      call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, base, stream, error);
+  return runtime_kernel_enqueue_behind(call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, base,
+                                       is_dependent, stream, error);
 }
 
 static kjit_status enqueue_params(const struct sm90_call *call, const struct attention_sm90_params *base,

@@ -102,7 +102,8 @@ static void test_launch_attributes__a_dependent_is_programmatic(void **state) {
   struct fixture *f = *state;
   const kjit_kernel *const kernel = kernel_of(f);
   const uint32_t grid[3] = {7, 1, 1}, block[3] = {32, 1, 1};
-  assert_status(KJIT_OK, runtime_kernel_enqueue_dependent(kernel, grid, block, 16, &args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, runtime_kernel_enqueue_behind(kernel, grid, block, 16, &args, true, NULL, &f->error),
+                &f->error);
   assert_int_equal(7, fake_driver.launch.grid[0]);
   assert_int_equal(16, fake_driver.launch.shared_bytes);
   assert_int_equal(1, fake_driver.launch.attribute_count);
