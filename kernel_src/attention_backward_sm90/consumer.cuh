@@ -29,8 +29,8 @@ struct Consumer {
   static constexpr int kDx8 = cfg::kSumColumns / 8;
   static constexpr int kDv8 = cfg::kSumValueColumns / 8;
   using Scores = Wgmma<cfg::Element, cfg::kScoreRows>;
-  // Products of an asm statement. Of these kernels alone four make ptxas order instructions otherwise, and whether that
-  // is as fast was not measured.
+  // How many products one asm statement has. With four ptxas orders the instructions of the kernels excepted here, and
+  // only theirs, in another way, whose speed was not measured.
   static constexpr int kAtOnce = cfg::kStaggered && cfg::kPersistent && cfg::kCausal ? 1 : 4;
 
   const attention_backward_sm90_params &p;
@@ -123,7 +123,8 @@ protected:
     if constexpr (cfg::kNeedsDs) issue_sum<cfg::kSumColumns>(dx, rounded_ds, at.step(slot));
   }
 
-  // Arrive for the warp. For what products have read alone: what lanes read or wrote themselves each says by itself.
+  // One lane arrives for its warp. This suits what only products have read; for what a lane has read or written itself
+  // it arrives by itself.
   KJIT_DEVICE void release(uint32_t barrier) const {
     if (lane == 0) mbarrier_arrive(barrier);
   }

@@ -1,8 +1,7 @@
 // The layout of shared memory, and the mbarriers between the producer and the consumers.
 //
-//   own         [consumer][band][64 rows][64]   head_dim columns; loaded once; dq or dk is stored through it.
-//   Persistent
-//                                               blocks that are staggered have two of these tiles
+//   own         [consumer][band][64 rows][64]   head_dim columns; loaded once; dq or dk is stored through it;
+//                                               two of these tiles where kCarries (config.cuh)
 //   own value   [consumer][band][64 rows][64]   head_dim_v columns; loaded once; dv is stored through it
 //   step        [stages][band][rows][64]        head_dim columns
 //   step value  [value_stages][band][rows][64]  head_dim_v columns
@@ -14,10 +13,9 @@
 //
 // "Full" completes when TMA, and for statistics a warp of the producer, has written a buffer. "Empty" completes when
 // every warp of every consumer has arrived, being done with it. Of dS both are counted by the consumers: full when all
-// have written their part, empty when the products of all that read it have ended. What threads read or write
-// themselves (statistics, dS, dQ, P) each of them says by itself: racecheck of compute-sanitizer does not follow an
-// order through
-// __syncwarp() to one lane that says it for its warp.
+// have written their part, empty when the products of all that read it have ended. Each thread arrives by itself for
+// what it has read or written itself (statistics, dS, dQ, P), because racecheck of compute-sanitizer does not follow an
+// order through __syncwarp() to one lane that arrives for its warp.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>

@@ -78,8 +78,8 @@ struct Work {
 
   KJIT_DEVICE bool has_steps() const { return steps.first < steps.end; }
 
-  // Call visit(head, step) for every step. Consumers count alone: which of the steps that are not masked it is does not
-  // matter to their masks.
+  // Call visit(head, step) for every step. Consumers only count the steps: their masks need not know which of the
+  // unmasked ones comes next.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
     for (int i = 0; i < step_heads; i++) {
       int step = kSpreads && (!cfg::kCausal || steps.first == whole) ? start : steps.first;

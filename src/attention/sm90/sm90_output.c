@@ -16,14 +16,15 @@ enum {
   MOST_COLUMNS = 128,
   FEW_SEEN = 576,   /* keys that a tile sees in the mean */
   SHORT_KEYS = 256, /* of heads that fill both chunks, without a mask */
-  LEAST_KEYS = 32,  /* of a step of two, where rows are no whole lines, */
-  STEP_KEYS = 16,
-  MOST_KEYS = 96,     /* of so many keys and */
-  MOST_V = 192,       /* so many columns, or */
-  NARROW_KEYS = 64,   /* so many keys in one step */
-  NARROW_V = 80,      /* of so many columns, both from */
-  LONG_QUERIES = 640, /* so many queries on */
-  MANY_ROUNDS = 3     /* tiles for each multiprocessor, from which on it does not matter how the last of them end */
+  MANY_ROUNDS = 3,  /* tiles for each multiprocessor, from which on it does not matter how the last of them end */
+  /* Few keys of heads whose rows are no whole lines. */
+  LONG_QUERIES = 640, /* the fewest queries */
+  MOST_V = 192,       /* the most columns of V, */
+  MOST_KEYS = 96,     /* and the most keys, in two steps */
+  LEAST_KEYS = 32,    /* the fewest keys of such a step, */
+  STEP_KEYS = 16,     /* of which it has a multiple */
+  NARROW_V = 80,      /* the most columns of heads that have one step, */
+  NARROW_KEYS = 64    /* and their most keys */
 };
 
 /* Is the last tile of so many rows, or the last step of so many keys, more than half full? If it is not, the smaller
