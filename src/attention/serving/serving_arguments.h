@@ -16,6 +16,9 @@ kjit_status serving_arguments_check(const kjit_attention_serving_args *args, int
 /* What the choice of a kernel depends on, of checked arguments. */
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args);
 
+/* The strides of a tensor of sequences, positions, heads and columns, or of a cache's pages in place of sequences. */
+struct attention_serving_strides serving_strides_of(const kjit_tensor *tensor);
+
 /* Fill in the kernel's argument struct from checked arguments; schedule, partial results and arrivals stay null. */
 void serving_arguments_fill(const kjit_attention_serving_args *args, struct attention_serving_params *params);
 

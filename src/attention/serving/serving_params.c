@@ -98,7 +98,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .meets_new_keys = meets_new_keys(args, &q, &k_new)};
 }
 
-static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
+struct attention_serving_strides serving_strides_of(const kjit_tensor *tensor) {
   return (struct attention_serving_strides){
       .batch = tensor_stride(tensor, OUTER), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
 }
@@ -179,10 +179,10 @@ void serving_arguments_fill(const kjit_attention_serving_args *args, struct atte
                                               .v = v.data ? v.data : q.data,
                                               .o = o.data,
                                               .lse = lse.data,
-                                              .q_stride = strides_of(&q),
-                                              .k_stride = strides_of(&k),
-                                              .v_stride = strides_of(&v),
-                                              .o_stride = strides_of(&o)};
+                                              .q_stride = serving_strides_of(&q),
+                                              .k_stride = serving_strides_of(&k),
+                                              .v_stride = serving_strides_of(&v),
+                                              .o_stride = serving_strides_of(&o)};
   if (lse.data) {
     params->lse_batch_stride = tensor_stride(&lse, 0);
     params->lse_head_stride = tensor_stride(&lse, 1);
@@ -194,7 +194,7 @@ void serving_arguments_fill(const kjit_attention_serving_args *args, struct atte
   if (!k_new.data) return;
   params->k_new = k_new.data;
   params->v_new = v_new.data;
-  params->k_new_stride = strides_of(&k_new);
-  params->v_new_stride = strides_of(&v_new);
+  params->k_new_stride = serving_strides_of(&k_new);
+  params->v_new_stride = serving_strides_of(&v_new);
   params->rows_new = (int)k_new.shape[SEQ];
 }

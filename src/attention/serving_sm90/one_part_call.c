@@ -14,6 +14,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/rule.h"
+#include "attention/serving/serving_arguments.h"
 #include "attention/serving_sm90/one_part_choose.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention/stream_workspace.h"
@@ -21,7 +22,6 @@
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 
-enum axis { BATCH, SEQ, HEADS };
 enum lse_axis { LSE_BATCH, LSE_HEADS };
 
 /* What the kernel reads of its argument where nothing is appended. */
@@ -71,11 +71,6 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 
 /* ---- Preparing ---- */
 
-static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
-  return (struct attention_serving_strides){
-      .batch = tensor_stride(tensor, BATCH), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
-}
-
 /* The call as one of serving: every sequence has all keys of its row of the cache. A row that stands at the last key
  * sees all of them. */
 static struct attention_serving_params serving_params_of(const kjit_attention_args *args,
@@ -87,10 +82,10 @@ static struct attention_serving_params serving_params_of(const kjit_attention_ar
       .v = args->v.data,
       .o = args->o.data,
       .lse = args->lse.data,
-      .q_stride = strides_of(&args->q),
-      .k_stride = strides_of(&args->k),
-      .v_stride = strides_of(&args->v),
-      .o_stride = strides_of(&args->o),
+      .q_stride = serving_strides_of(&args->q),
+      .k_stride = serving_strides_of(&args->k),
+      .v_stride = serving_strides_of(&args->v),
+      .o_stride = serving_strides_of(&args->o),
       .lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0,
       .lse_head_stride = args->lse.data ? tensor_stride(&args->lse, LSE_HEADS) : 0,
       .batch = (int)problem->batch,
