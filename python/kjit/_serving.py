@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 import torch
 
 from . import _abi, _cuda, _prepared
-from ._library import call, lib, struct
+from ._library import assign, call, lib, struct
 from ._torch import _DTYPES, _view, keep
 from .runtime import default_runtime
 
@@ -79,11 +79,18 @@ class Options(NamedTuple):
         if self.softmax_scale is not None and self.softmax_scale == 0:
             raise ValueError("softmax_scale is 0: must be positive, or None for 1/sqrt(head_dim)")
         left, right = self.window_size
-        args.scale = self.softmax_scale or 0.0
-        args.window_left, args.window_right = max(left, -1), max(right, -1)
-        args.attention_chunk, args.softcap = self.attention_chunk, self.softcap
-        args.num_splits, args.sm_margin, args.max_seqlen_q = self.num_splits, self.sm_margin, self.max_seqlen_q
-        args.flags = _abi.KJIT_ATTENTION_CAUSAL if self.causal else 0
+        assign(
+            args,
+            scale=self.softmax_scale or 0.0,
+            window_left=max(left, -1),
+            window_right=max(right, -1),
+            attention_chunk=self.attention_chunk,
+            softcap=self.softcap,
+            num_splits=self.num_splits,
+            sm_margin=self.sm_margin,
+            max_seqlen_q=self.max_seqlen_q,
+            flags=_abi.KJIT_ATTENTION_CAUSAL if self.causal else 0,
+        )
         if self.rotary_interleaved:
             args.flags |= _abi.KJIT_SERVING_ROTARY_INTERLEAVED
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from . import _abi
-from ._library import call, lib
+from ._library import as_text, call, lib
 from ._request import Defines, Part, Paths, request_for
 from .artifact import Artifact
 from .bundle import Compress, compressor
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 
 class Sealer:
@@ -25,8 +25,8 @@ class Sealer:
     """
 
     def __init__(self, compress: Optional[Compress] = None, *, runtime: Optional[Runtime] = None) -> None:
-        self._runtime = runtime or default_runtime()
         self._handle = ctypes.c_void_p()
+        self._runtime = runtime_or_default(runtime)
         self._compress = _abi.kjit_compress_fn()
         if compress is not None:
             self._compress = _abi.kjit_compress_fn(compressor(compress))
@@ -83,5 +83,5 @@ class Sealer:
         if secret_key is None:
             return body
         signature = (ctypes.c_uint8 * _abi.KJIT_BUNDLE_SIGNATURE_BYTES)()
-        call(lib.kjit_sealer_sign, self._handle, secret_key.encode(), signature)
+        call(lib.kjit_sealer_sign, self._handle, as_text("secret_key", secret_key), signature)
         return body + bytes(signature)
