@@ -260,8 +260,18 @@ def run(
     except AttributeError:
         calls = _calls.known = {}
     head, given = (names, options, return_lse), (*tensors, page_table, sinks, schedule, out)
-    found = _launch(calls, head, given, ())
-    return _run_otherwise(head, given) if found is None else found
+    try:
+        found = _launch(calls, head, given, ())
+        return _run_otherwise(head, given) if found is None else found
+    except AttributeError:
+        _require_tensors((*names, *_FURTHER), given)  # looked at only now, since each look costs each call
+        raise
+
+
+def _require_tensors(names: tuple[str, ...], given: tuple[Any, ...]) -> None:
+    for index, (name, value) in enumerate(zip(names, given)):
+        if not isinstance(value, torch.Tensor) and (value is not None or index < 3):
+            raise TypeError(f"{name} is a {type(value).__name__}: must be a tensor of PyTorch")
 
 
 #: Of a 16-bit cache: what run_cache() is given then.
@@ -300,6 +310,7 @@ def run_cache(
 ) -> Any:
     """Attention over a cache, by FlashAttention's names."""
     if isinstance(cache_seqlens, int):
+        _require_tensors(("q",), (q,))
         batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     names: tuple[str, ...] = DECODE
