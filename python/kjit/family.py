@@ -9,7 +9,7 @@ import os
 import weakref
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from . import _abi, _cuda
+from . import _abi, _cuda, tuning
 from ._arrays import DTYPE_NAMES, DTYPE_NUMBERS, arrays_of, dtype_number
 from ._launcher import make_launcher
 from ._library import as_path, as_text, call, lib, path_or_none, text_or_none
@@ -17,7 +17,6 @@ from ._values import HALF, bfloat16_bits, describe, is_numpy_scalar, put_float, 
 from .artifact import Artifact, kernel_infos
 from .kernel import Kernel, Shape
 from .runtime import Runtime, runtime_or_default
-from . import tuning
 
 _KINDS = {number: name.replace("KJIT_FIELD_", "", 1).lower() for name, number in _abi.ENUMS["kjit_field_kind"].items()}
 

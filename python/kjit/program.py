@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
-from ._library import call as _call
 from ._library import as_path, lib, struct, text_or_none
+from ._library import call as _call
 from ._request import Defines, Part, Paths, build_request, define_array, put_array
 from .artifact import Artifact, read_artifact
 from .kernel import Kernel
