@@ -76,7 +76,23 @@ class Bundle:
         return bytes(signature)
 
 
-class BundleWriter:
+class Packer:
+    """What BundleWriter and Sealer have in common: a runtime, a handle of the library, and a function that compresses."""
+
+    def __init__(self, create: Any, compress: Optional[Compress], runtime: Optional[Runtime]) -> None:
+        self._handle = ctypes.c_void_p()
+        self._runtime = runtime_or_default(runtime)
+        self._compress = _abi.kjit_compress_fn() if compress is None else _abi.kjit_compress_fn(_compressor(compress))
+        call(create, ctypes.byref(self._handle), self._compress, None)
+
+    def _body(self, finish: Any, *arguments: Any) -> bytes:
+        """The bytes that the library has made, unsigned."""
+        blob = _abi.kjit_bundle_blob()
+        call(finish, self._handle, *arguments, ctypes.byref(blob))
+        return ctypes.string_at(blob.data, blob.bytes)
+
+
+class BundleWriter(Packer):
     """Collects kernels of a runtime's cache folder. Not thread-safe.
 
         writer = kjit.BundleWriter()
@@ -87,12 +103,7 @@ class BundleWriter:
     """
 
     def __init__(self, compress: Optional[Compress] = None, *, runtime: Optional[Runtime] = None) -> None:
-        self._handle = ctypes.c_void_p()
-        self._runtime = runtime_or_default(runtime)
-        self._compress = _abi.kjit_compress_fn()
-        if compress is not None:
-            self._compress = _abi.kjit_compress_fn(compressor(compress))
-        call(lib.kjit_bundle_writer_create, ctypes.byref(self._handle), self._compress, None)
+        super().__init__(lib.kjit_bundle_writer_create, compress, runtime)
 
     def __del__(self) -> None:
         lib.kjit_bundle_writer_destroy(self._handle)
@@ -157,16 +168,14 @@ class BundleWriter:
 
     def finish(self, *, secret_key: Optional[str] = None) -> bytes:
         """The bundle's bytes, signed when there is a key. The same kernels give the same bytes."""
-        blob = _abi.kjit_bundle_blob()
-        call(lib.kjit_bundle_writer_finish, self._handle, ctypes.byref(blob))
-        body = ctypes.string_at(blob.data, blob.bytes)
+        body = self._body(lib.kjit_bundle_writer_finish)
         if secret_key is None:
             return body
         with Bundle(body) as bundle:
             return body + bundle.sign(secret_key)
 
 
-def compressor(compress: Compress) -> Any:
+def _compressor(compress: Compress) -> Any:
     """A kjit_compress_fn's function."""
 
     def run(user: Any, dictionary: Any, dictionary_bytes: int, data: Any, count: int, out: Any, capacity: int) -> int:
