@@ -77,7 +77,7 @@ class Bundle:
 
 
 class Packer:
-    """What BundleWriter and Sealer have in common: a runtime, a handle of the library, and a function that compresses."""
+    """What BundleWriter and Sealer have in common: a runtime, a handle of the library, a function that compresses."""
 
     def __init__(self, create: Any, compress: Optional[Compress], runtime: Optional[Runtime]) -> None:
         self._handle = ctypes.c_void_p()
