@@ -1,6 +1,8 @@
 /* Every public function that returns a status, with NULL in the place of all its pointers: one that must be there is
- * named. And configs whose values are no legal ones. */
+ * named. Counts that no array has, and configs whose values are no legal ones. */
 #include "fixture.h"
+
+#include <stdbool.h>
 
 #define REFUSES(what, call)                                                                                            \
   do {                                                                                                                 \
@@ -165,6 +167,59 @@ static void test_runtime__alone_is_refused_by_the_next_argument(void **state) {
   REFUSES("outcome", kjit_tune_run(f->runtime, NULL, NULL, NULL, NULL, NULL, &f->error));
 }
 
+static kjit_status build(struct fixture *f, const kjit_build_request *request) {
+  kjit_artifact *artifact = NULL;
+  const kjit_status status = kjit_build(f->runtime, request, &artifact, &f->error);
+  kjit_artifact_release(artifact);
+  return status;
+}
+
+static kjit_status create_program(struct fixture *f, const kjit_build_request *request) {
+  kjit_program *program = NULL;
+  const kjit_status status = kjit_program_create(f->runtime, request, &program, &f->error);
+  kjit_program_release(program);
+  return status;
+}
+
+/* Nothing of an array is read before its count is known to be a possible one: behind these arrays there is nothing. */
+static void test_request__counts_beyond_their_bounds_are_refused_by_name(void **state) {
+  struct fixture *f = *state;
+  static const char text[] = "x";
+  static const char *const texts[] = {text};
+  const kjit_source header = {.name = text, .text = text};
+  const kjit_define define = {.name = text, .value = text};
+  const kjit_part part = {.data = text, .bytes = 1};
+  kjit_build_request plain = kjit_build_request_default();
+  plain.arch = "sm_80", plain.source = header, plain.flags = KJIT_BUILD_NO_COMPILE;
+  plain.headers = &header, plain.include_dirs = texts, plain.defines = &define;
+  plain.options = texts, plain.names = texts, plain.parts = &part;
+  static const struct {
+    const char *name;
+    size_t count, array; /* where the members lie */
+  } rows[] = {
+      {"headers", offsetof(kjit_build_request, header_count), offsetof(kjit_build_request, headers)},
+      {"include_dirs", offsetof(kjit_build_request, include_dir_count), offsetof(kjit_build_request, include_dirs)},
+      {"defines", offsetof(kjit_build_request, define_count), offsetof(kjit_build_request, defines)},
+      {"options", offsetof(kjit_build_request, option_count), offsetof(kjit_build_request, options)},
+      {"names", offsetof(kjit_build_request, name_count), offsetof(kjit_build_request, names)},
+      {"parts", offsetof(kjit_build_request, part_count), offsetof(kjit_build_request, parts)},
+  };
+  static const size_t counts[] = {5000, (size_t)1 << 32, SIZE_MAX / 16, SIZE_MAX / 8 + 1, SIZE_MAX};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t k = 0; k <= sizeof counts / sizeof *counts; k++) {
+      kjit_build_request request = plain;
+      const bool is_missing = k == sizeof counts / sizeof *counts;
+      const size_t count = is_missing ? 1 : counts[k];
+      memcpy((char *)&request + rows[i].count, &count, sizeof count);
+      if (is_missing) memset((char *)&request + rows[i].array, 0, sizeof(void *));
+      assert_status(KJIT_ERR_INVALID_ARG, build(f, &request), &f->error);
+      assert_int_equal(0, strncmp(f->error.message, rows[i].name, strlen(rows[i].name)));
+      assert_status(KJIT_ERR_INVALID_ARG, create_program(f, &request), &f->error);
+      assert_int_equal(0, strncmp(f->error.message, rows[i].name, strlen(rows[i].name)));
+    }
+  }
+}
+
 /* Whatever kjit_config_set() lets through is judged by kjit_config_check(); a size that divides another may be 0. */
 static void test_geometry__of_an_illegal_config_is_zero(void **state) {
   struct fixture *f = *state;
@@ -197,6 +252,7 @@ int main(void) {
       FIXTURE_TEST(test_family__of_nothing_is_refused_by_name),
       FIXTURE_TEST(test_runtime__of_nothing_is_refused_by_name),
       FIXTURE_TEST(test_runtime__alone_is_refused_by_the_next_argument),
+      FIXTURE_TEST(test_request__counts_beyond_their_bounds_are_refused_by_name),
       FIXTURE_TEST(test_geometry__of_an_illegal_config_is_zero),
   };
   return cmocka_run_group_tests_name("api bad input", tests, NULL, NULL);
