@@ -4,6 +4,7 @@ was cut without a word, or an error from the inside of the package. No GPU."""
 import inspect
 import os
 import sys
+import types
 import unittest
 
 import harness
@@ -120,6 +121,26 @@ class Cut(harness.TemporaryFolder):
             self.refused(TypeError, words, call, *arguments)
         words = "compile_server is 'yes': must be one of False, True"
         self.refused(ValueError, words, kjit.Runtime, compile_server="yes")
+
+
+class Packed(unittest.TestCase):
+    def test_shapes__that_hold_other_tensors_than_two_or_three_are_refused(self):
+        """Of a tensor with three where two belong, the first two would be taken."""
+        rows = (
+            (kjit.flash_attn_qkvpacked_func, (), "qkv", (2, 16, 3, 4, 64), 3),
+            (kjit.flash_attn_kvpacked_func, (None,), "kv", (2, 16, 2, 4, 64), 2),
+            (kjit.flash_attn_varlen_qkvpacked_func, (), "qkv", (16, 3, 4, 64), 3),
+            (kjit.flash_attn_varlen_kvpacked_func, (None,), "kv", (16, 2, 4, 64), 2),
+        )
+        for function, before, name, shape, count in rows:
+            more = (None,) * (len(inspect.signature(function).parameters) - len(before) - 1)
+            others = [shape[:-3] + (count + by,) + shape[-2:] for by in (-1, 1)]
+            for wrong in ((), shape[1:], *others):
+                words = f"must have {len(shape)} axes, and {count} along axis {len(shape) - 3}"
+                with self.assertRaisesRegex(ValueError, rf"^{name} has shape \(.*\): {words}"):
+                    function(*before, types.SimpleNamespace(shape=wrong), *more)
+            with self.assertRaisesRegex(TypeError, f"{name} is a NoneType: must be a tensor"):
+                function(*before, None, *more)
 
 
 class Closed(unittest.TestCase):
