@@ -73,6 +73,11 @@ class Key(NamedTuple):
     request: str
 
 
+#: Held while a handle is given back, so that a runtime does not end while another thread, in which its object went, is
+#: still inside the library. A thread that collects garbage while it holds the lock may come here again.
+_giving_back = threading.RLock()
+
+
 class _Hold(weakref.ref):  # type: ignore[type-arg]
     """A handle of the library that belongs to an object: given back when the object goes, or before the runtime ends.
 
@@ -88,10 +93,11 @@ class _Hold(weakref.ref):  # type: ignore[type-arg]
 
     def let_go(self) -> None:
         """Give the handle back once, and make it NULL, which the library refuses with a sentence."""
-        self.owned.pop(id(self.handle), None)
-        if self.handle and os.getpid() == self.process:
-            self.release(self.handle)
-        self.handle.value = None
+        with _giving_back:
+            self.owned.pop(id(self.handle), None)
+            if self.handle and os.getpid() == self.process:
+                self.release(self.handle)
+            self.handle.value = None
 
 
 #: How long the process's end waits for a compile that was cancelled, at most: front ends take some seconds.
@@ -112,8 +118,9 @@ def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
         lib.kjit_runtime_wait_compiles(handle, _LONGEST_WAIT_MS, None)
         return
     _cuda.wait_for_all()
-    for hold in list(owned.values()):
-        hold.let_go()
+    with _giving_back:
+        for hold in list(owned.values()):
+            hold.let_go()
     lib.kjit_runtime_destroy(handle)
 
 
@@ -221,8 +228,9 @@ class Runtime(CacheUpkeep):
 
     def close(self) -> None:
         """End the runtime now. Its plans must be gone and its launches over; its kernels and modules end with it."""
-        for hold in list(self._owned.values()):
-            hold.let_go()
+        with _giving_back:
+            for hold in list(self._owned.values()):
+                hold.let_go()
         if self._finalizer.detach():
             lib.kjit_runtime_destroy(self.handle)
             del self.handle
@@ -627,8 +635,8 @@ def runtime_or_default(runtime: Optional[Runtime]) -> Runtime:
 
 def _forget_default() -> None:
     """In a forked child the parent's runtime is of no use: its GPU connection is the parent's."""
-    global _default, _default_lock
-    _default, _default_lock = None, threading.Lock()
+    global _default, _default_lock, _giving_back
+    _default, _default_lock, _giving_back = None, threading.Lock(), threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget_default)
