@@ -34,6 +34,8 @@ def seconds(command, env):
 
 
 def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__.strip())
     kjit, program = (str(Path(word).resolve()) for word in sys.argv[1:3])
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 15
     with tempfile.TemporaryDirectory() as name:

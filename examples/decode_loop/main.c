@@ -4,11 +4,14 @@
  *   decode_loop build kernels.kjb [sm_90]   compile what the loop needs into a bundle; no GPU needed
  *   decode_loop run kernels.kjb             generate from the bundle alone: no NVRTC, no cache folder
  *
+ * Both read step.cu from the current folder, or from where DECODE_LOOP_SOURCE says.
+ *
  * The model has two layers of attention over one paged cache each, random weights, and no other arithmetic. The tokens
  * of the graph's replays are compared with those of calls that are not captured. Exit codes: 0 done and right, 1
  * failed, 3 no GPU. */
 #include "../support/gpu.h"
 
+#include <errno.h>
 #include <kjit/kjit.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +58,9 @@ static char *read_file(const char *path) {
   FILE *file = fopen(path, "rb");
   char *text = file ? calloc(1, 1 << 16) : NULL;
   if (text && fread(text, 1, (1 << 16) - 1, file) == 0) text[0] = '\0';
+  if (!file)
+    fprintf(stderr, "%s: %s; run this in examples/decode_loop, or name the file by DECODE_LOOP_SOURCE\n", path,
+            strerror(errno));
   if (file) fclose(file);
   return text;
 }
@@ -110,15 +116,16 @@ static int build(const char *path, const char *arch) {
   kjit_bundle_blob blob = {0};
   kjit_error error = {0};
   char *text = read_file(file_name);
+  if (!text) return 1;
   kjit_status status = kjit_runtime_create(&runtime, NULL, &error);
   if (status == KJIT_OK) status = kjit_bundle_writer_create(&writer, NULL, NULL, &error);
-  if (status == KJIT_OK) status = fill_bundle(writer, runtime, text ? text : "", arch, &error);
+  if (status == KJIT_OK) status = fill_bundle(writer, runtime, text, arch, &error);
   if (status == KJIT_OK) status = kjit_bundle_writer_finish(writer, &blob, &error);
   FILE *file = status == KJIT_OK ? fopen(path, "wb") : NULL;
   const int written = file && fwrite(blob.data, 1, blob.bytes, file) == blob.bytes;
   if (file) fclose(file);
   if (written) printf("%s: %zu bytes for %s\n", path, blob.bytes, arch);
-  if (!written) fprintf(stderr, "%s: %s\n", path, error.message);
+  if (!written) fprintf(stderr, "%s: %s\n", path, status == KJIT_OK ? strerror(errno) : error.message);
   kjit_bundle_writer_destroy(writer);
   kjit_runtime_destroy(runtime);
   free(text);

@@ -217,7 +217,8 @@ typedef struct kjit_geometry {
 
 /**
  * The numbers of a launch that follow from a config.
- * @param config  must pass kjit_config_check()
+ * @param config  the config
+ * @return the numbers; all 0 for a config that kjit_config_check() refuses
  * @par Thread safety  Thread-safe.
  */
 KJIT_API kjit_geometry kjit_config_geometry(const kjit_config *config);

@@ -47,7 +47,6 @@ from .flash_attn import (
     flash_attn_with_kvcache,
     get_scheduler_metadata,
 )
-from .tuning import Choice, Tuned, tune_attention
 from .flash_config import (
     FIELDS,
     DType,
@@ -66,6 +65,7 @@ from .raw import RawKernel, RawModule
 from .runtime import Config, Key, Path, Runtime, default_runtime, known_cards
 from .sealed import Sealer
 from .tensor_map import TensorMap
+from .tuning import Choice, Tuned, tune_attention
 from .variant import Variant, explain
 
 

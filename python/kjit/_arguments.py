@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from . import _abi
-from ._library import struct
 
 #: Memory layouts of (batch, seq, heads, head_dim): where each axis stands in the caller's tensors.
 LAYOUTS = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
@@ -48,7 +47,8 @@ def _scaled(kind: Any, scale: Optional[float], causal: bool, layout: str) -> Any
     require_layout(layout)
     if scale is not None and scale == 0:
         raise ValueError("scale is 0: must be positive, or None for 1/sqrt(head_dim)")
-    return struct(kind, scale=scale or 0.0, flags=_abi.KJIT_ATTENTION_CAUSAL if causal else 0)
+    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
+    return kind(struct_size=ctypes.sizeof(kind), scale=scale or 0.0, flags=flags)
 
 
 def build(

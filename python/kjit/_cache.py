@@ -7,7 +7,7 @@ import os
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _abi
-from ._library import as_dict, call, lib, struct, text_or_none
+from ._library import as_dict, as_number, as_path, as_text, call, lib, struct, text_or_none
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -78,7 +78,7 @@ class CacheUpkeep:
 
     def cache_show(self, prefix: str) -> dict[str, Any]:
         """The one entry whose key begins with these hex digits, 4 at least. NotFound: there is none."""
-        return self._visit(lib.kjit_cache_show, prefix.encode())[0]
+        return self._visit(lib.kjit_cache_show, as_text("prefix", prefix))[0]
 
     def cache_why(self, key: str) -> Why:
         """Why a key is a miss: the entry nearest to it, and what differs.
@@ -98,7 +98,7 @@ class CacheUpkeep:
         call(
             lib.kjit_cache_why,
             self.handle,
-            os.fsencode(key),
+            as_text("key", key),
             nearest,
             _abi.kjit_cache_difference_visit(visit),
             None,
@@ -111,7 +111,7 @@ class CacheUpkeep:
 
     def cache_prune(self, max_bytes: int) -> dict[str, int]:
         """Remove the least recently used entries until at most so many bytes remain; what was removed."""
-        return self._report(lib.kjit_cache_prune, max_bytes)
+        return self._report(lib.kjit_cache_prune, as_number("max_bytes", max_bytes))
 
     def cache_clear(self) -> dict[str, int]:
         """Remove every entry of the user folder; what was removed."""
@@ -122,8 +122,8 @@ class CacheUpkeep:
 
         filter: "name=value,name=value", all of which hold: name is family, arch, entry, label or key.
         """
-        return self._report(lib.kjit_cache_export, os.fsencode(path), text_or_none(filter))
+        return self._report(lib.kjit_cache_export, as_path("path", path), text_or_none("filter", filter))
 
     def cache_import(self, path: Path) -> dict[str, int]:
         """Publish a bundle's kernels in the user folder; what was published. Only of files whose code you would run."""
-        return self._report(lib.kjit_cache_import, os.fsencode(path))
+        return self._report(lib.kjit_cache_import, as_path("path", path))

@@ -9,6 +9,9 @@ import sys
 import threading
 from typing import Any, Iterator, Optional
 
+from . import _abi
+from ._library import failure
+
 _lock = threading.Lock()
 _driver: Optional[ctypes.CDLL] = None
 _contexts: dict[int, ctypes.c_void_p] = {}
@@ -21,7 +24,7 @@ def driver() -> ctypes.CDLL:
         try:
             _driver = ctypes.CDLL(os.environ.get("KJIT_LIBCUDA") or "libcuda.so.1")
         except OSError as error:
-            raise RuntimeError(f"the CUDA driver could not be loaded: {error}") from None
+            raise failure(_abi.KJIT_ERR_NO_DRIVER, f"the CUDA driver could not be loaded: {error}") from None
     return _driver
 
 
@@ -30,7 +33,8 @@ def _do(name: str, *arguments: Any) -> None:
     if result != 0:
         text = ctypes.c_char_p()
         driver().cuGetErrorName(result, ctypes.byref(text))
-        raise RuntimeError(f"{name}: {(text.value or b'unknown error').decode()} ({result})")
+        words = f"{name}: {(text.value or b'unknown error').decode()} ({result})"
+        raise failure(_abi.KJIT_ERR_DRIVER, words, cause=result, cause_domain=_abi.KJIT_CAUSE_CUDA)
 
 
 def _primary_context(ordinal: int) -> ctypes.c_void_p:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _abi
-from ._library import struct
+from ._library import as_path, as_text, pairs_of, struct, text_or_none
 
 #: A macro's value: text as it stands behind #define; None and True mean 1.
 Defines = Mapping[str, object]
@@ -35,14 +35,18 @@ def _texts_given(**lists: Any) -> None:
             raise TypeError(f"{what} is {values!r}: must be several texts, ({values!r},)")
 
 
-def _texts(what: str, values: Iterable[str]) -> list[bytes]:
+def texts_of(what: str, values: Iterable[Any]) -> list[bytes]:
+    """Several texts or paths as the library takes them."""
     _texts_given(**{what: values})
-    return [os.fsencode(value) for value in values]
+    return [as_path(f"{what}[{index}]", value) for index, value in enumerate(values)]
 
 
-def _source(name: str, text: str) -> Any:
+def _source(what: str, name: str, text: str) -> Any:
+    """The library is told how long the text is, and says itself where a NUL is in it."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is {text!r}: must be a str")
     content = text.encode()
-    return _abi.kjit_source(name.encode(), content, len(content))
+    return _abi.kjit_source(as_text(f"the name of {what}", name), content, len(content))
 
 
 def _macro_text(value: object) -> str:
@@ -50,14 +54,16 @@ def _macro_text(value: object) -> str:
 
 
 def _macro(name: str, value: object) -> Any:
-    return _abi.kjit_define(name.encode(), _macro_text(value).encode())
+    return _abi.kjit_define(as_text("the name of a define", name), as_text(f"defines[{name!r}]", _macro_text(value)))
 
 
 def _part(part: Part) -> Any:
+    if not isinstance(part, Part):
+        raise TypeError(f"a part is {part!r}: must be a kjit.Part")
     if part.kind not in PART_KINDS:
         raise ValueError(f"part kind is {part.kind!r}: must be one of {', '.join(PART_KINDS)}")
     content = bytes(part.data)
-    held = _abi.kjit_part(name=None if part.name is None else part.name.encode(), kind=PART_KINDS[part.kind])
+    held = _abi.kjit_part(name=text_or_none("the name of a part", part.name), kind=PART_KINDS[part.kind])
     held.bytes = len(content)
     return held, ctypes.create_string_buffer(content, len(content) + 1)
 
@@ -70,7 +76,7 @@ def put_array(request: Any, member: str, count: str, values: list[Any]) -> None:
 
 
 def define_array(defines: Optional[Defines]) -> list[Any]:
-    return [_macro(name, value) for name, value in (defines or {}).items()]
+    return [_macro(name, value) for name, value in pairs_of("defines", defines)]
 
 
 #: Requests that were made of equal arguments before. The library only reads them, so that threads may share one.
@@ -102,9 +108,9 @@ def request_for(
     folders = (include_dirs,) if isinstance(include_dirs, os.PathLike) else tuple(include_dirs)
     wanted = tuple(options), tuple(names), tuple(parts)
     key = None
-    if not wanted[2] and (text is None or len(text) <= _MEMO_TEXT_MAX):
-        macros = tuple([(macro, _macro_text(value)) for macro, value in defines.items()]) if defines else ()
-        texts = tuple(headers.items()) if headers else ()
+    if not wanted[2] and (text is None or (isinstance(text, str) and len(text) <= _MEMO_TEXT_MAX)):
+        macros = tuple([(macro, _macro_text(value)) for macro, value in pairs_of("defines", defines)])
+        texts = tuple(pairs_of("headers", headers))
         flags = no_compile, strict_sources, keep_unused, timeout_ms
         key = (text, entry, arch, name, macros, texts, folders, wanted, flags)
         found = _memo.get(key)
@@ -155,19 +161,19 @@ def build_request(
     flags |= _abi.KJIT_BUILD_KEEP_UNUSED if keep_unused else 0
     request = struct(
         _abi.kjit_build_request,
-        arch=None if arch is None else arch.encode(),
-        entry=None if entry is None else entry.encode(),
+        arch=text_or_none("arch", arch),
+        entry=text_or_none("entry", entry),
         flags=flags,
         timeout_ms=timeout_ms,
     )
     if text is not None:
-        request.source = _source(name, text)
-    put_array(request, "headers", "header_count", [_source(*pair) for pair in (headers or {}).items()])
+        request.source = _source("text", name, text)
+    put_array(request, "headers", "header_count", [_source("a header", *pair) for pair in pairs_of("headers", headers)])
     put_array(request, "defines", "define_count", define_array(defines))
     folders = [include_dirs] if isinstance(include_dirs, os.PathLike) else include_dirs
-    put_array(request, "include_dirs", "include_dir_count", _texts("include_dirs", folders))  # type: ignore[arg-type]
-    put_array(request, "options", "option_count", _texts("options", options))
-    put_array(request, "names", "name_count", _texts("names", names))
+    put_array(request, "include_dirs", "include_dir_count", texts_of("include_dirs", folders))
+    put_array(request, "options", "option_count", texts_of("options", options))
+    put_array(request, "names", "name_count", texts_of("names", names))
     held = [_part(part) for part in parts]
     for row, memory in held:
         row.data = ctypes.addressof(memory)

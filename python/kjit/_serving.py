@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 import torch
 
 from . import _abi, _cuda, _prepared
-from ._library import call, lib, struct
+from ._library import assign, call, lib, struct
 from ._torch import _DTYPES, _view, keep
 from .runtime import default_runtime
 
@@ -79,11 +79,18 @@ class Options(NamedTuple):
         if self.softmax_scale is not None and self.softmax_scale == 0:
             raise ValueError("softmax_scale is 0: must be positive, or None for 1/sqrt(head_dim)")
         left, right = self.window_size
-        args.scale = self.softmax_scale or 0.0
-        args.window_left, args.window_right = max(left, -1), max(right, -1)
-        args.attention_chunk, args.softcap = self.attention_chunk, self.softcap
-        args.num_splits, args.sm_margin, args.max_seqlen_q = self.num_splits, self.sm_margin, self.max_seqlen_q
-        args.flags = _abi.KJIT_ATTENTION_CAUSAL if self.causal else 0
+        assign(
+            args,
+            scale=self.softmax_scale or 0.0,
+            window_left=max(left, -1),
+            window_right=max(right, -1),
+            attention_chunk=self.attention_chunk,
+            softcap=self.softcap,
+            num_splits=self.num_splits,
+            sm_margin=self.sm_margin,
+            max_seqlen_q=self.max_seqlen_q,
+            flags=_abi.KJIT_ATTENTION_CAUSAL if self.causal else 0,
+        )
         if self.rotary_interleaved:
             args.flags |= _abi.KJIT_SERVING_ROTARY_INTERLEAVED
 
@@ -253,8 +260,18 @@ def run(
     except AttributeError:
         calls = _calls.known = {}
     head, given = (names, options, return_lse), (*tensors, page_table, sinks, schedule, out)
-    found = _launch(calls, head, given, ())
-    return _run_otherwise(head, given) if found is None else found
+    try:
+        found = _launch(calls, head, given, ())
+        return _run_otherwise(head, given) if found is None else found
+    except AttributeError:
+        _require_tensors((*names, *_FURTHER), given)  # looked at only now, since each look costs each call
+        raise
+
+
+def _require_tensors(names: tuple[str, ...], given: tuple[Any, ...]) -> None:
+    for index, (name, value) in enumerate(zip(names, given)):
+        if not isinstance(value, torch.Tensor) and (value is not None or index < 3):
+            raise TypeError(f"{name} is a {type(value).__name__}: must be a tensor of PyTorch")
 
 
 #: Of a 16-bit cache: what run_cache() is given then.
@@ -293,6 +310,7 @@ def run_cache(
 ) -> Any:
     """Attention over a cache, by FlashAttention's names."""
     if isinstance(cache_seqlens, int):
+        _require_tensors(("q",), (q,))
         batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     names: tuple[str, ...] = DECODE

@@ -289,6 +289,9 @@ def _autocast(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
 
     The same tuple where nothing is to be cast.
     """
+    for name, tensor in zip("qkv", tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is a {type(tensor).__name__}: must be a tensor of PyTorch, as the others are")
     if any(tensor.dtype is _fp32 for tensor in tensors) and torch.is_autocast_enabled("cuda"):
         kind = torch.get_autocast_dtype("cuda")
         if kind is not _fp32:

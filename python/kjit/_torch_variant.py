@@ -13,6 +13,7 @@ from typing import Any, Optional
 import torch
 
 from . import _abi, _backward, _prepared, _torch
+from ._library import assign
 from .runtime import Config
 from .variant import NO_MEMBERS, Bound, Members, Reading, bound_of, read, tensor_view
 
@@ -72,8 +73,9 @@ class _Prepared:
                 setattr(args, name, ctypes.pointer(view))
         if members.window is not None:
             args.flags |= _abi.KJIT_ATTENTION_WINDOW
-            args.window_left, args.window_right = members.window
-        args.softcap, args.attention_chunk = members.softcap, members.attention_chunk
+            left, right = members.window
+            assign(args, window_left=left, window_right=right)
+        assign(args, softcap=members.softcap, attention_chunk=members.attention_chunk)
 
     def _set_lists(self, args: Any, blocks: Lists, views: list[Any], at: int) -> None:
         """The struct holds copies of the views from `at` on, so it is those that a run writes to."""

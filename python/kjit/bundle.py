@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional, Union
 
 from . import _abi
-from ._library import as_dict, call, lib, struct, text_or_none
-from ._request import Defines, Part, Paths, request_for
+from ._library import as_dict, as_path, as_text, call, lib, struct, text_or_none
+from ._request import Defines, Part, Paths, request_for, texts_of
 from .artifact import Artifact
-from .runtime import Config, Runtime, as_config, default_runtime
+from .runtime import Config, Runtime, as_config, runtime_or_default
 
 #: (dictionary, data, capacity) -> one zstd frame of at most `capacity` bytes, or b"" to store the kernel as it is.
 Compress = Callable[[bytes, bytes, int], bytes]
 
 
 def _keys(keys: Iterable[str]) -> Any:
-    texts = [key.encode() for key in keys]
+    texts = texts_of("trusted_keys", keys)
     return (ctypes.c_char_p * len(texts))(*texts), len(texts)
 
 
@@ -37,7 +37,7 @@ class Bundle:
             blob = _abi.kjit_bundle_blob(ctypes.addressof(self._memory), len(source))
             call(lib.kjit_bundle_open, ctypes.byref(self._handle), None, ctypes.byref(blob), keys, count)
         else:
-            call(lib.kjit_bundle_open, ctypes.byref(self._handle), os.fsencode(source), None, keys, count)
+            call(lib.kjit_bundle_open, ctypes.byref(self._handle), as_path("source", source), None, keys, count)
 
     def close(self) -> None:
         lib.kjit_bundle_close(self._handle)
@@ -72,11 +72,27 @@ class Bundle:
     def sign(self, secret_key: str) -> bytes:
         """The signature: bytes that belong behind the first info()["body_bytes"] of the file."""
         signature = (ctypes.c_uint8 * _abi.KJIT_BUNDLE_SIGNATURE_BYTES)()
-        call(lib.kjit_bundle_sign, self._handle, secret_key.encode(), signature)
+        call(lib.kjit_bundle_sign, self._handle, as_text("secret_key", secret_key), signature)
         return bytes(signature)
 
 
-class BundleWriter:
+class Packer:
+    """What BundleWriter and Sealer have in common: a runtime, a handle of the library, a function that compresses."""
+
+    def __init__(self, create: Any, compress: Optional[Compress], runtime: Optional[Runtime]) -> None:
+        self._handle = ctypes.c_void_p()
+        self._runtime = runtime_or_default(runtime)
+        self._compress = _abi.kjit_compress_fn() if compress is None else _abi.kjit_compress_fn(_compressor(compress))
+        call(create, ctypes.byref(self._handle), self._compress, None)
+
+    def _body(self, finish: Any, *arguments: Any) -> bytes:
+        """The bytes that the library has made, unsigned."""
+        blob = _abi.kjit_bundle_blob()
+        call(finish, self._handle, *arguments, ctypes.byref(blob))
+        return ctypes.string_at(blob.data, blob.bytes)
+
+
+class BundleWriter(Packer):
     """Collects kernels of a runtime's cache folder. Not thread-safe.
 
         writer = kjit.BundleWriter()
@@ -87,12 +103,7 @@ class BundleWriter:
     """
 
     def __init__(self, compress: Optional[Compress] = None, *, runtime: Optional[Runtime] = None) -> None:
-        self._runtime = runtime or default_runtime()
-        self._handle = ctypes.c_void_p()
-        self._compress = _abi.kjit_compress_fn()
-        if compress is not None:
-            self._compress = _abi.kjit_compress_fn(compressor(compress))
-        call(lib.kjit_bundle_writer_create, ctypes.byref(self._handle), self._compress, None)
+        super().__init__(lib.kjit_bundle_writer_create, compress, runtime)
 
     def __del__(self) -> None:
         lib.kjit_bundle_writer_destroy(self._handle)
@@ -107,7 +118,7 @@ class BundleWriter:
             lib.kjit_bundle_writer_add_cache,
             self._handle,
             self._runtime.handle,
-            text_or_none(filter),
+            text_or_none("filter", filter),
             ctypes.byref(report),
         )
         return as_dict(report)
@@ -120,7 +131,7 @@ class BundleWriter:
     def add_config(self, config: Config, arch: str) -> Artifact:
         """Build a config's kernel, or find it, and add it, whether it is in the user folder or not."""
         return self._runtime._take(
-            lib.kjit_config_build, as_config(config)._kernel, arch.encode(), 0, visit=self._add_handle
+            lib.kjit_config_build, as_config(config)._kernel, as_text("arch", arch), 0, visit=self._add_handle
         )
 
     def add_source(
@@ -157,16 +168,14 @@ class BundleWriter:
 
     def finish(self, *, secret_key: Optional[str] = None) -> bytes:
         """The bundle's bytes, signed when there is a key. The same kernels give the same bytes."""
-        blob = _abi.kjit_bundle_blob()
-        call(lib.kjit_bundle_writer_finish, self._handle, ctypes.byref(blob))
-        body = ctypes.string_at(blob.data, blob.bytes)
+        body = self._body(lib.kjit_bundle_writer_finish)
         if secret_key is None:
             return body
         with Bundle(body) as bundle:
             return body + bundle.sign(secret_key)
 
 
-def compressor(compress: Compress) -> Any:
+def _compressor(compress: Compress) -> Any:
     """A kjit_compress_fn's function."""
 
     def run(user: Any, dictionary: Any, dictionary_bytes: int, data: Any, count: int, out: Any, capacity: int) -> int:

@@ -9,15 +9,14 @@ import os
 import weakref
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from . import _abi, _cuda
+from . import _abi, _cuda, tuning
 from ._arrays import DTYPE_NAMES, DTYPE_NUMBERS, arrays_of, dtype_number
 from ._launcher import make_launcher
-from ._library import call, lib, text_or_none
+from ._library import as_path, as_text, call, lib, path_or_none, text_or_none
 from ._values import HALF, bfloat16_bits, describe, is_numpy_scalar, put_float, put_integer
 from .artifact import Artifact, kernel_infos
 from .kernel import Kernel, Shape
-from .runtime import Runtime, default_runtime
-from . import tuning
+from .runtime import Runtime, runtime_or_default
 
 _KINDS = {number: name.replace("KJIT_FIELD_", "", 1).lower() for name, number in _abi.ENUMS["kjit_field_kind"].items()}
 
@@ -85,7 +84,7 @@ class FamilyConfig:
     @classmethod
     def _read(cls, text: str) -> Any:
         config = _abi.kjit_config()
-        call(lib.kjit_config_parse, cls.family._handle, text.encode(), ctypes.byref(config))
+        call(lib.kjit_config_parse, cls.family._handle, as_text("text", text), ctypes.byref(config))
         return config
 
     @classmethod
@@ -152,7 +151,7 @@ class FamilyConfig:
 
     def check(self, arch: Optional[str] = None) -> None:
         """Raise InvalidConfig with the first rule that is broken; with an architecture, also Unsupported."""
-        call(lib.kjit_config_check, ctypes.byref(self._config), text_or_none(arch))
+        call(lib.kjit_config_check, ctypes.byref(self._config), text_or_none("arch", arch))
 
     def canonical(self) -> Any:
         """The config whose machine code is the same, with fields that mean nothing here at their plain value."""
@@ -168,7 +167,7 @@ class FamilyConfig:
 
     def source(self, runtime: Optional[Runtime] = None) -> str:
         """The source that is compiled for the config, its constants first."""
-        return _source(self, runtime or default_runtime())
+        return _source(self, runtime_or_default(runtime))
 
 
 functools.total_ordering(FamilyConfig)
@@ -263,7 +262,7 @@ class Family:
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
         handle = ctypes.c_void_p()
-        call(lib.kjit_family_open, ctypes.byref(handle), os.fsencode(path))
+        call(lib.kjit_family_open, ctypes.byref(handle), as_path("path", path))
         self._begin(handle, ("open", os.path.abspath(os.fspath(path))))
 
     def _begin(self, handle: ctypes.c_void_p, origin: Any) -> None:
@@ -291,8 +290,9 @@ class Family:
         cls, text: str, *, name: str = "family.yaml", folder: Union[None, str, os.PathLike[str]] = None
     ) -> Family:
         """A family of a file's text. name: what messages call it. folder: what its paths are relative to."""
-        handle, content = ctypes.c_void_p(), text.encode()
-        call(lib.kjit_family_parse, ctypes.byref(handle), content, len(content), name.encode(), text_or_none(folder))
+        handle, content = ctypes.c_void_p(), as_text("text", text)
+        where = as_text("name", name), path_or_none("folder", folder)
+        call(lib.kjit_family_parse, ctypes.byref(handle), content, len(content), *where)
         made = cls.__new__(cls)
         made._begin(handle, ("parse", text, name, None if folder is None else os.path.abspath(os.fspath(folder))))
         return made
@@ -300,7 +300,7 @@ class Family:
     @classmethod
     def find(cls, name: str) -> Family:
         """One of kjit's own families, such as "attention_sm90"."""
-        handle = ctypes.c_void_p(lib.kjit_family_find(name.encode()))
+        handle = ctypes.c_void_p(lib.kjit_family_find(as_text("name", name)))
         if not handle:
             raise LookupError(f"{name!r}: kjit has no family of that name")
         made = cls.__new__(cls)
@@ -325,11 +325,11 @@ class Family:
     def set(self, name: str) -> list[FamilyConfig]:
         """The configs of a named set. NotFound lists the sets that there are."""
         count = ctypes.c_size_t()
-        call(lib.kjit_family_set, self._handle, name.encode(), 0, None, ctypes.byref(count))
+        call(lib.kjit_family_set, self._handle, as_text("name", name), 0, None, ctypes.byref(count))
         configs = []
         for index in range(count.value):
             config = _abi.kjit_config()
-            call(lib.kjit_family_set, self._handle, name.encode(), index, ctypes.byref(config), None)
+            call(lib.kjit_family_set, self._handle, as_text("name", name), index, ctypes.byref(config), None)
             configs.append(self.Config._of(config))
         return configs
 
@@ -352,8 +352,8 @@ class Family:
 
         arch: "sm_90a", …; by default that of the current GPU, with its own features. no_compile: a miss is NotFound.
         """
-        runtime = runtime or default_runtime()
-        where = (arch or runtime.device_arch(specific=True)).encode()
+        runtime = runtime_or_default(runtime)
+        where = as_text("arch", arch or runtime.device_arch(specific=True))
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
         return runtime._take(lib.kjit_config_build, ctypes.byref(self._config(config)._config), where, flags)
 
@@ -390,9 +390,9 @@ class Family:
         nothing. arch: an architecture without a card; by default the current GPU. Kernels are compiled in turn: `kjit
         warm --family` compiles them in parallel before.
         """
-        runtime = runtime or default_runtime()
+        runtime = runtime_or_default(runtime)
         calls = tuning.Calls(time, check, self.Config._of_copy)
-        calls.options.set = None if set is None else set.encode()
+        calls.options.set = text_or_none("set", set)
         made = tuning.problem_of(self._handle, problem)
         asked = _abi.kjit_tune_problem(family=ctypes.pointer(made))
         where = (runtime.handle, ctypes.byref(asked), *tuning.place(runtime, arch))
@@ -402,7 +402,7 @@ class Family:
         self, config: Union[FamilyConfig, str], arch: Optional[str] = None, *, runtime: Optional[Runtime] = None
     ) -> FamilyKernel:
         """The kernel of a config, compiled and loaded. Configs with equal machine code have one kernel."""
-        runtime = runtime or default_runtime()
+        runtime = runtime_or_default(runtime)
         known = self._kernels.get((id(runtime), config, arch))
         if known is not None:
             return known
@@ -555,7 +555,7 @@ class FamilyKernel:
         self.artifact = runtime._take(
             lib.kjit_config_build,
             ctypes.byref(config._config),
-            arch.encode(),
+            as_text("arch", arch),
             0,
             visit=lambda handle: names.extend(info.name for info in kernel_infos(handle)),
         )
@@ -633,6 +633,6 @@ def _load(runtime: Runtime, config: FamilyConfig, name: str, arch: str) -> Kerne
     """The config's kernel, loaded, under the name that its artifact has for it."""
     handle = ctypes.c_void_p()
     _cuda.ensure_current()
-    where = (ctypes.byref(config._config), arch.encode(), 0)
+    where = (ctypes.byref(config._config), as_text("arch", arch), 0)
     call(lib.kjit_config_get_kernel, runtime.handle, *where, ctypes.byref(handle))
     return Kernel(runtime, handle, name)

@@ -80,6 +80,15 @@ def flash_attn_func(
     )
 
 
+def _require_packed(name: str, tensor: Any, axes: int, count: int) -> None:
+    """A tensor that has q, k and v, or k and v, along its third axis from the end."""
+    shape = getattr(tensor, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name} is a {type(tensor).__name__}: must be a tensor")
+    if len(shape) != axes or shape[-3] != count:
+        raise ValueError(f"{name} has shape {tuple(shape)}: must have {axes} axes, and {count} along axis {axes - 3}")
+
+
 def flash_attn_kvpacked_func(
     q: Any,
     kv: Any,
@@ -93,6 +102,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """kv: (batch, seq_kv, 2, heads, head_dim), read where it lies."""
+    _require_packed("kv", kv, 5, 2)
     k, v = kv[:, :, 0], kv[:, :, 1]
     return _forward(
         q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
@@ -111,6 +121,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """qkv: (batch, seq, 3, heads, head_dim), read where it lies."""
+    _require_packed("qkv", qkv, 5, 3)
     q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
     return _forward(
         q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
@@ -193,6 +204,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """kv: (total_k, 2, heads_kv, head_dim), read where it lies."""
+    _require_packed("kv", kv, 4, 2)
     return _ragged(
         q, kv[:, 0], kv[:, 1], cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal,
         window_size, softcap, alibi_slopes, return_attn_probs,
@@ -213,6 +225,7 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """qkv: (total, 3, heads, head_dim), read where it lies."""
+    _require_packed("qkv", qkv, 4, 3)
     return _ragged(
         qkv[:, 0], qkv[:, 1], qkv[:, 2], cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale,
         causal, window_size, softcap, alibi_slopes, return_attn_probs,

@@ -10,7 +10,7 @@ import os
 from typing import Any, NamedTuple
 
 from . import _abi
-from ._library import call, lib, struct, text_or_none
+from ._library import as_number, as_text, call, lib, struct, text_or_none
 
 
 class _DTypeMethods:
@@ -144,7 +144,7 @@ class _ConfigMethods:
     def parse(cls, text: str) -> Any:
         """Read the short form, or either demangled spelling. The values are read, not judged: that is check()."""
         config = _abi.kjit_flash_config()
-        call(lib.kjit_flash_config_parse, text.encode(), ctypes.byref(config))
+        call(lib.kjit_flash_config_parse, as_text("text", text), ctypes.byref(config))
         return cls._from_struct(config)
 
     @classmethod
@@ -160,7 +160,7 @@ class _ConfigMethods:
         kernel = _abi.kjit_config()
         where = arch[:-1] if arch == "sm_90a" else arch  # what is chosen for sm_90a is of another family
         call(
-            lib.kjit_attention_choose, None, ctypes.byref(problem), where.encode(), ctypes.byref(kernel), None
+            lib.kjit_attention_choose, None, ctypes.byref(problem), as_text("arch", where), ctypes.byref(kernel), None
         )
         return cls._from_struct(_flash_struct(kernel))
 
@@ -180,7 +180,8 @@ class _ConfigMethods:
 
     def check(self, arch: str | None = None) -> None:
         """Raise InvalidConfig with the first rule that is broken; with an architecture, also Unsupported."""
-        call(lib.kjit_config_check, ctypes.byref(self._kernel), text_or_none(arch))  # type: ignore[attr-defined]
+        kernel = self._kernel  # type: ignore[attr-defined]
+        call(lib.kjit_config_check, ctypes.byref(kernel), text_or_none("arch", arch))
 
     def canonical(self) -> Any:
         """The config whose machine code is the same, with fields that mean nothing here at their plain value."""
@@ -198,7 +199,8 @@ class _ConfigMethods:
         """Blocks that fit one multiprocessor at once, with this many registers per thread."""
         self.check(arch)
         kernel = self._kernel  # type: ignore[attr-defined]
-        blocks: int = lib.kjit_config_blocks_per_sm(kernel, registers, arch.encode())
+        each = as_number("registers", registers, ctypes.c_uint32)
+        blocks: int = lib.kjit_config_blocks_per_sm(kernel, each, as_text("arch", arch))
         return blocks
 
 
@@ -220,9 +222,9 @@ FlashForwardKernelConfig = dataclasses.make_dataclass(
 def config_set(name: str) -> list[Any]:
     """A named set: "progression", "autotune", "prebuilt" or "progression_all"."""
     count = ctypes.c_size_t()
-    call(lib.kjit_flash_config_set, name.encode(), None, 0, ctypes.byref(count))
+    call(lib.kjit_flash_config_set, as_text("name", name), None, 0, ctypes.byref(count))
     configs = (_abi.kjit_flash_config * count.value)()
-    call(lib.kjit_flash_config_set, name.encode(), configs, len(configs), ctypes.byref(count))
+    call(lib.kjit_flash_config_set, as_text("name", name), configs, len(configs), ctypes.byref(count))
     return [FlashForwardKernelConfig._from_struct(config) for config in configs]
 
 
@@ -241,6 +243,8 @@ def get_kernel_configs(key: str | None = None) -> list[Any]:
     "B_r,B_c" is the part of that set with this block shape. Anything else is a ValueError.
     """
     asked = os.environ.get("KERNELS", "") if key is None else key
+    if not isinstance(asked, str):
+        raise TypeError(f"key is {asked!r}: must be a str")
     if asked.startswith("prog"):
         return get_kernel_progression_configs("all" in asked)
     if asked in ("all", "tune"):

@@ -51,6 +51,9 @@ def flex_attention(
     as create_block_mask() makes them, so that kjit may find the blocks by itself.
     Returns the output; with return_lse (output, lse); with return_aux (output, AuxOutput), lse in natural logarithms.
     """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not hasattr(tensor, "ndim"):
+            raise TypeError(f"{name} is a {type(tensor).__name__}: must be a tensor")
     if query.ndim != 4 or key.ndim != 4:
         raise ValueError("query, key and value have four axes: (batch, heads, seq, columns)")
     if not enable_gqa and query.shape[1] != key.shape[1]:

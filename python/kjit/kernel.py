@@ -14,7 +14,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from . import _abi, _cuda
 from ._arrays import HOST, UNKNOWN_DEVICE, _known, arrays_of, stream_number
 from ._launcher import make_launcher
-from ._library import as_dict, call, lib, raise_error, untyped
+from ._library import as_dict, assign, call, lib, raise_error, untyped
 from ._library import struct as make_struct
 from ._values import FLOATS, INTEGERS, POINTER, put
 from .artifact import Artifact, KernelInfo, kernel_infos, read_artifact
@@ -148,8 +148,8 @@ class Shape:
 
     def write(self, launch: Any) -> None:
         _pack_shape(launch, _SHAPE_OFFSET, *self.numbers)
-        for name, value in self.extras.items():
-            setattr(launch, name, value)
+        if self.extras:
+            assign(launch, **self.extras)
 
 
 class Kernel:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Optional
 
 from . import _abi, _cuda
 from ._arrays import stream_number
-from ._library import call, lib, raise_error, struct
+from ._library import as_number, as_text, call, lib, raise_error, struct
 from ._request import Defines, Part, Paths, request_for
 from .artifact import Artifact, KernelInfo, kernel_infos, read_artifact
 from .kernel import Kernel
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 
 class Global(NamedTuple):
@@ -73,7 +73,7 @@ class Module:
             keep_unused=keep_unused,
             timeout_ms=timeout_ms,
         )
-        self._runtime = runtime or default_runtime()
+        self._runtime = runtime_or_default(runtime)
         self._handle = ctypes.c_void_p()
         self._kernels: dict[str, Kernel] = {}
         _cuda.ensure_current()
@@ -114,7 +114,7 @@ class Module:
     def _load(self, name: str) -> Kernel:
         handle = ctypes.c_void_p()
         _cuda.ensure_current()
-        call(lib.kjit_module_get_kernel, self._handle, name.encode(), ctypes.byref(handle))
+        call(lib.kjit_module_get_kernel, self._handle, as_text("name", name), ctypes.byref(handle))
         return Kernel(self._runtime, handle, name)
 
     @property
@@ -131,15 +131,16 @@ class Module:
         """Where a __device__ or __constant__ variable is. A variable that no kernel uses may have been left out."""
         found = struct(_abi.kjit_global)
         _cuda.ensure_current()
-        call(lib.kjit_module_get_global, self._handle, name.encode(), ctypes.byref(found))
+        call(lib.kjit_module_get_global, self._handle, as_text("name", name), ctypes.byref(found))
         return Global(found.address, found.bytes)
 
     def read_global(self, name: str, bytes: Optional[int] = None, *, offset: int = 0, stream: Any = None) -> bytes:
         """The variable's content after what is enqueued on the stream; waits. bytes None: to its end."""
-        count = self.get_global(name).bytes - offset if bytes is None else bytes
-        content = ctypes.create_string_buffer(max(0, count))
+        begin = as_number("offset", offset)
+        count = max(0, self.get_global(name).bytes - begin) if bytes is None else as_number("bytes", bytes)
+        content = ctypes.create_string_buffer(count)
         where = 0 if stream is None else stream_number(stream)
-        call(lib.kjit_module_read_global, self._handle, name.encode(), offset, content, max(0, count), where)
+        call(lib.kjit_module_read_global, self._handle, as_text("name", name), begin, content, count, where)
         return content.raw
 
     def write_global(self, name: str, data: Any, *, offset: int = 0, stream: Any = None) -> None:
@@ -150,4 +151,5 @@ class Module:
         content = memoryview(data).tobytes() if not isinstance(data, (bytes, bytearray)) else data
         where = 0 if stream is None else stream_number(stream)
         _cuda.ensure_current()
-        call(lib.kjit_module_write_global, self._handle, name.encode(), offset, bytes(content), len(content), where)
+        place = as_text("name", name), as_number("offset", offset)
+        call(lib.kjit_module_write_global, self._handle, *place, bytes(content), len(content), where)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
+from ._library import as_path, lib, struct, text_or_none
 from ._library import call as _call
-from ._library import lib, struct
 from ._request import Defines, Part, Paths, build_request, define_array, put_array
 from .artifact import Artifact, read_artifact
 from .kernel import Kernel
 from .module import Module
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 
 class SealedKernel(NamedTuple):
@@ -54,7 +54,7 @@ class Program:
         parts: Iterable[Part] = (),
         runtime: Optional[Runtime] = None,
     ) -> None:
-        self._runtime = runtime or default_runtime()
+        self._runtime = runtime_or_default(runtime)
         request = build_request(
             source,
             arch=arch or self._runtime.device_arch(specific=True),
@@ -85,13 +85,13 @@ class Program:
         signed it.
         """
         program = cls.__new__(cls)
-        program._runtime = runtime or default_runtime()
+        program._runtime = runtime_or_default(runtime)
         if isinstance(source, bytes):
             program._memory = ctypes.create_string_buffer(source, len(source))  # outlives the handle
             blob = _abi.kjit_bundle_blob(ctypes.addressof(program._memory), len(source))
             program._start(lib.kjit_program_open, None, ctypes.byref(blob))
         else:
-            program._start(lib.kjit_program_open, os.fsencode(source), None)
+            program._start(lib.kjit_program_open, as_path("source", source), None)
         return program
 
     def kernels(self) -> list[SealedKernel]:
@@ -169,8 +169,8 @@ class Program:
 def _variant(entry: Optional[str], arch: Optional[str], defines: Optional[Defines], no_compile: bool) -> Any:
     variant = struct(
         _abi.kjit_program_variant,
-        entry=None if entry is None else entry.encode(),
-        arch=None if arch is None else arch.encode(),
+        entry=text_or_none("entry", entry),
+        arch=text_or_none("arch", arch),
         flags=_abi.KJIT_BUILD_NO_COMPILE if no_compile else 0,
     )
     put_array(variant, "defines", "define_count", define_array(defines))

@@ -140,6 +140,8 @@ class RawKernel:
         enable_cooperative_groups: bool = False,
         jitify: bool = False,
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name is {name!r}: must be a str")
         self._raw = RawModule(
             code=code,
             options=options,

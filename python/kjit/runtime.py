@@ -14,9 +14,21 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
 from ._cache import CacheUpkeep
-from ._library import as_dict, call, lib, raise_error, struct, text_or_none
+from ._library import (
+    as_dict,
+    as_number,
+    as_path,
+    as_text,
+    call,
+    failure,
+    lib,
+    path_or_none,
+    raise_error,
+    struct,
+    text_or_none,
+)
 from ._native_part import native
-from ._request import Defines, Part, Paths, build_request, put_array, request_for
+from ._request import Defines, Part, Paths, build_request, put_array, request_for, texts_of
 from .artifact import Artifact, read_artifact
 from .errors import Error
 from .flash_config import DType, FlashForwardKernelConfig, config_set
@@ -46,7 +58,10 @@ Path = Union[str, "os.PathLike[str]"]
 
 def as_config(config: Config) -> FlashForwardKernelConfig:
     """A config, or its short form."""
-    return FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
+    made = FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
+    if not isinstance(made, FlashForwardKernelConfig):
+        raise TypeError(f"config is {config!r}: must be a FlashForwardKernelConfig or its short form")
+    return made
 
 
 class Key(NamedTuple):
@@ -56,6 +71,11 @@ class Key(NamedTuple):
     key: str
     #: Without the compiler: equal on every machine. Bundles are searched by it.
     request: str
+
+
+#: Held while a handle is given back, so that a runtime does not end while another thread, in which its object went, is
+#: still inside the library. A thread that collects garbage while it holds the lock may come here again.
+_giving_back = threading.RLock()
 
 
 class _Hold(weakref.ref):  # type: ignore[type-arg]
@@ -73,10 +93,11 @@ class _Hold(weakref.ref):  # type: ignore[type-arg]
 
     def let_go(self) -> None:
         """Give the handle back once, and make it NULL, which the library refuses with a sentence."""
-        self.owned.pop(id(self.handle), None)
-        if self.handle and os.getpid() == self.process:
-            self.release(self.handle)
-        self.handle.value = None
+        with _giving_back:
+            self.owned.pop(id(self.handle), None)
+            if self.handle and os.getpid() == self.process:
+                self.release(self.handle)
+            self.handle.value = None
 
 
 #: How long the process's end waits for a compile that was cancelled, at most: front ends take some seconds.
@@ -97,8 +118,9 @@ def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
         lib.kjit_runtime_wait_compiles(handle, _LONGEST_WAIT_MS, None)
         return
     _cuda.wait_for_all()
-    for hold in list(owned.values()):
-        hold.let_go()
+    with _giving_back:
+        for hold in list(owned.values()):
+            hold.let_go()
     lib.kjit_runtime_destroy(handle)
 
 
@@ -160,34 +182,35 @@ class Runtime(CacheUpkeep):
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
+        _require("compile_server", compile_server, COMPILE_SERVER)
         options = struct(
             _abi.kjit_runtime_options,
-            cache_dir=text_or_none(cache_dir),
-            site_dir=text_or_none(site_dir),
+            cache_dir=path_or_none("cache_dir", cache_dir),
+            site_dir=path_or_none("site_dir", site_dir),
             cache_max_bytes=cache_max_bytes,
             cache_max_entries=cache_max_entries,
             cache_mode=CACHE_MODES[cache_mode],
-            nvrtc_path=text_or_none(nvrtc_path),
-            libcuda_path=text_or_none(libcuda_path),
+            nvrtc_path=path_or_none("nvrtc_path", nvrtc_path),
+            libcuda_path=path_or_none("libcuda_path", libcuda_path),
             flags=(_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0)
             | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0)
             | (_abi.KJIT_RUNTIME_TIME_PHASES if time_phases else 0)
             | (_abi.KJIT_RUNTIME_NVTX if nvtx else 0),
-            dump_dir=text_or_none(dump_dir),
-            record_path=text_or_none(record),
+            dump_dir=path_or_none("dump_dir", dump_dir),
+            record_path=path_or_none("record", record),
             memory_max_bytes=memory_max_bytes,
             memory_max_entries=memory_max_entries,
             modules_max_idle=modules_max_idle,
             compile_server=COMPILE_SERVER[compile_server],
             pch=PCH_MODES[pch],
-            worker_path=text_or_none(worker_path),
+            worker_path=path_or_none("worker_path", worker_path),
             compile_memory_max_bytes=compile_memory_max_bytes,
             tiered=_tiered(tiered),
             tier_calls=0 if tiered is None or isinstance(tiered, bool) else tiered,
             source_max_bytes=0 if source_max_bytes is None else source_max_bytes or _abi.KJIT_KEEP_NO_SOURCES,
         )
         self._blobs = _put_bundles(options, bundles)  # the library reads them as long as the runtime lives
-        put_array(options, "trusted_keys", "trusted_key_count", [key.encode() for key in trusted_keys])
+        put_array(options, "trusted_keys", "trusted_key_count", texts_of("trusted_keys", trusted_keys))
         if log is not None:
             options.log = _abi.kjit_log_fn(lambda user, level, line: log(level, line.decode(errors="replace")))
         handle = ctypes.c_void_p()
@@ -205,11 +228,18 @@ class Runtime(CacheUpkeep):
 
     def close(self) -> None:
         """End the runtime now. Its plans must be gone and its launches over; its kernels and modules end with it."""
-        for hold in list(self._owned.values()):
-            hold.let_go()
+        with _giving_back:
+            for hold in list(self._owned.values()):
+                hold.let_go()
         if self._finalizer.detach():
             lib.kjit_runtime_destroy(self.handle)
-            self.handle = 0
+            del self.handle
+
+    def __getattr__(self, name: str) -> Any:
+        """What the object does not have: of a runtime that was closed, its handle."""
+        if name == "handle":
+            raise failure(_abi.KJIT_ERR_INVALID_ARG, "the runtime was closed")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __enter__(self) -> Runtime:
         return self
@@ -225,7 +255,7 @@ class Runtime(CacheUpkeep):
         arch: "sm_90", …; by default that of the current GPU. no_compile: a miss is NotFound.
         """
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
-        where = (arch or self.device_arch()).encode()
+        where = as_text("arch", arch or self.device_arch())
         return self._take(lib.kjit_config_build, as_config(config)._kernel, where, flags)
 
     def compile_attention(
@@ -243,7 +273,7 @@ class Runtime(CacheUpkeep):
         own figures and tuned table; with one, that of an architecture's usual card.
         """
         kernel = self._choose(_problem(dtype, head_dim, causal, sizes), arch)
-        where = (arch or self.device_arch(specific=True)).encode()
+        where = as_text("arch", arch or self.device_arch(specific=True))
         return self._take(lib.kjit_config_build, ctypes.byref(kernel), where, 0)
 
     def describe_attention(
@@ -289,7 +319,7 @@ class Runtime(CacheUpkeep):
         kernel = _abi.kjit_config()
         if not arch:
             _cuda.ensure_current()  # a thread of its own has no context yet
-        where = arch.encode() if arch else None
+        where = as_text("arch", arch) if arch else None
         call(lib.kjit_attention_choose, self.handle, ctypes.byref(problem), where, ctypes.byref(kernel), None)
         return kernel
 
@@ -361,8 +391,8 @@ class Runtime(CacheUpkeep):
         arch: refused unless it is the recorded one.
         """
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
-        where = None if arch is None else arch.encode()
-        return self._take(lib.kjit_recorded_build, os.fsencode(path), where, flags)
+        where = text_or_none("arch", arch)
+        return self._take(lib.kjit_recorded_build, as_path("path", path), where, flags)
 
     def cancel(self) -> None:
         """Give up every compile that is under way, in whatever thread; from then on this runtime compiles nothing.
@@ -373,17 +403,17 @@ class Runtime(CacheUpkeep):
 
     def wait_compiles(self, timeout_ms: int) -> None:
         """Wait until no thread is inside the compiler in this process; TimeoutError: one still is. 0: only look."""
-        call(lib.kjit_runtime_wait_compiles, self.handle, timeout_ms)
+        call(lib.kjit_runtime_wait_compiles, self.handle, as_number("timeout_ms", timeout_ms, ctypes.c_uint32))
 
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
-        call(lib.kjit_runtime_record, self.handle, text_or_none(path))
+        call(lib.kjit_runtime_record, self.handle, path_or_none("path", path))
 
     def source(self, config: Config, arch: Optional[str] = None) -> str:
         """The source that is compiled for a config, its constants first."""
         text = ctypes.c_void_p()
         kernel = as_config(config)._kernel
-        call(lib.kjit_config_check, ctypes.byref(kernel), (arch or self.device_arch()).encode())
+        call(lib.kjit_config_check, ctypes.byref(kernel), as_text("arch", arch or self.device_arch()))
         call(lib.kjit_config_source, self.handle, ctypes.byref(kernel), ctypes.byref(text))
         return self._text(text)
 
@@ -523,7 +553,7 @@ def _with_log(log: str) -> Iterator[None]:
 
 def _known_card(name: str) -> Any:
     info = struct(_abi.kjit_device_info)
-    call(lib.kjit_device_find, name.encode(), ctypes.byref(info))
+    call(lib.kjit_device_find, as_text("name", name), ctypes.byref(info))
     return info
 
 
@@ -551,8 +581,9 @@ def _problem(dtype: Union[DType, int, str], head_dim: int, causal: bool, sizes: 
 
 
 def _require(what: str, value: Any, known: Mapping[Any, int]) -> None:
-    if value not in known:
-        raise ValueError(f"{what} is {value!r}: must be one of {', '.join(filter(None, known))}")
+    if value not in list(known):  # a list is searched by ==, so that what cannot be hashed is refused in words too
+        names = ", ".join(str(each) for each in known if each is not None)
+        raise ValueError(f"{what} is {value!r}: must be one of {names}")
 
 
 def _put_bundles(options: Any, bundles: Iterable[Union[Path, bytes]]) -> list[Any]:
@@ -565,7 +596,7 @@ def _put_bundles(options: Any, bundles: Iterable[Union[Path, bytes]]) -> list[An
         if isinstance(bundle, bytes):
             memory.append(ctypes.create_string_buffer(bundle, len(bundle)))
         else:
-            paths.append(os.fsencode(bundle))
+            paths.append(as_path("a bundle", bundle))
     put_array(options, "bundle_paths", "bundle_count", paths)
     blobs = [_abi.kjit_bundle_blob(ctypes.addressof(each), len(each)) for each in memory]
     put_array(options, "bundle_blobs", "bundle_blob_count", blobs)
@@ -593,10 +624,19 @@ def default_runtime() -> Runtime:
         return _default
 
 
+def runtime_or_default(runtime: Optional[Runtime]) -> Runtime:
+    """The runtime that a caller gave, or else the process's."""
+    if runtime is None:
+        return default_runtime()
+    if not isinstance(runtime, Runtime):
+        raise TypeError(f"runtime is {runtime!r}: must be a kjit.Runtime")
+    return runtime
+
+
 def _forget_default() -> None:
     """In a forked child the parent's runtime is of no use: its GPU connection is the parent's."""
-    global _default, _default_lock
-    _default, _default_lock = None, threading.Lock()
+    global _default, _default_lock, _giving_back
+    _default, _default_lock, _giving_back = None, threading.Lock(), threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget_default)

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from . import _abi
-from ._library import call, lib
+from ._library import as_text, call, lib
 from ._request import Defines, Part, Paths, request_for
 from .artifact import Artifact
-from .bundle import Compress, compressor
-from .runtime import Runtime, default_runtime
+from .bundle import Compress, Packer
+from .runtime import Runtime
 
 
-class Sealer:
+class Sealer(Packer):
     """Collects requests and makes a sealed program of them. Not thread-safe.
 
         sealer = kjit.Sealer()
@@ -25,12 +25,7 @@ class Sealer:
     """
 
     def __init__(self, compress: Optional[Compress] = None, *, runtime: Optional[Runtime] = None) -> None:
-        self._runtime = runtime or default_runtime()
-        self._handle = ctypes.c_void_p()
-        self._compress = _abi.kjit_compress_fn()
-        if compress is not None:
-            self._compress = _abi.kjit_compress_fn(compressor(compress))
-        call(lib.kjit_sealer_create, ctypes.byref(self._handle), self._compress, None)
+        super().__init__(lib.kjit_sealer_create, compress, runtime)
 
     def __del__(self) -> None:
         lib.kjit_sealer_destroy(self._handle)
@@ -76,12 +71,9 @@ class Sealer:
 
         with_texts False: names and digests alone; the kernels must then be found in a bundle or a cache.
         """
-        blob = _abi.kjit_bundle_blob()
-        flags = 0 if with_texts else _abi.KJIT_SEAL_WITHOUT_TEXTS
-        call(lib.kjit_sealer_finish, self._handle, flags, ctypes.byref(blob))
-        body = ctypes.string_at(blob.data, blob.bytes)
+        body = self._body(lib.kjit_sealer_finish, 0 if with_texts else _abi.KJIT_SEAL_WITHOUT_TEXTS)
         if secret_key is None:
             return body
         signature = (ctypes.c_uint8 * _abi.KJIT_BUNDLE_SIGNATURE_BYTES)()
-        call(lib.kjit_sealer_sign, self._handle, secret_key.encode(), signature)
+        call(lib.kjit_sealer_sign, self._handle, as_text("secret_key", secret_key), signature)
         return body + bytes(signature)

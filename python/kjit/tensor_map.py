@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 from . import _abi
 from ._arrays import DTYPE_BYTES, DTYPE_NAMES, layout_of
 from ._library import call, lib, struct
-from .runtime import Runtime, default_runtime
+from .runtime import Runtime, runtime_or_default
 
 
 def _names(enum: str, prefix: str) -> dict[str, int]:
@@ -103,7 +103,7 @@ class TensorMap:
         self._map = _abi.kjit_tensor_map()
         #: The array that the map describes.
         self.array = array
-        handle = (runtime or default_runtime()).handle
+        handle = runtime_or_default(runtime).handle
         call(lib.kjit_tensor_map_create, handle, ctypes.byref(options), ctypes.byref(self._map))
 
     def kjit_bytes(self) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import traceback
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi
-from ._library import call, lib, struct
-from .runtime import Runtime, default_runtime
+from ._library import as_text, assign, call, lib, struct
+from .flash_config import DType
+from .runtime import Runtime, runtime_or_default
 
 #: Microseconds of one run of a config, whose cubin is given.
 Timer = Callable[[Any, bytes], float]
@@ -48,7 +50,7 @@ _MESSAGE_BYTES = 400
 def place(runtime: Runtime, arch: Optional[str]) -> tuple[Any, Optional[bytes]]:
     """A device and an architecture as the library takes them: the current GPU, or an architecture without a card."""
     if arch is not None:
-        return None, arch.encode()
+        return None, as_text("arch", arch)
     device = struct(_abi.kjit_device_info)
     call(lib.kjit_device_get_info, runtime.handle, -1, ctypes.byref(device))
     return ctypes.byref(device), None
@@ -59,7 +61,7 @@ def problem_of(handle: Any, problem: Union[str, dict[str, Any]]) -> Any:
     if not isinstance(problem, str):
         problem = ",".join(f"{name}={_word(value)}" for name, value in problem.items())
     made = _abi.kjit_family_problem()
-    call(lib.kjit_family_problem_parse, handle, problem.encode(), ctypes.byref(made))
+    call(lib.kjit_family_problem_parse, handle, as_text("problem", problem), ctypes.byref(made))
     return made
 
 
@@ -68,7 +70,7 @@ def _word(value: Any) -> str:
 
 
 def choose(family: Any, problem: Any, arch: Optional[str], runtime: Optional[Runtime]) -> Choice:
-    runtime = runtime or default_runtime()
+    runtime = runtime_or_default(runtime)
     config, decided = _abi.kjit_config(), ctypes.c_uint32()
     device, name = place(runtime, arch)
     call(
@@ -134,9 +136,8 @@ class Calls:
 
 def run(calls: Calls, where: tuple[Any, ...], *, most: int, runs: int, margin: float, publish: bool) -> Tuned:
     """Call kjit_tune_run() for a problem in its place, with these options."""
-    calls.options.most = most
-    calls.options.contest.final_runs, calls.options.contest.margin = runs, margin
-    calls.options.flags = 0 if publish else _abi.KJIT_TUNE_NO_PUBLISH
+    assign(calls.options, most=most, flags=0 if publish else _abi.KJIT_TUNE_NO_PUBLISH)
+    assign(calls.options.contest, final_runs=runs, margin=margin)
     outcome = struct(_abi.kjit_tune_outcome)
     try:
         call(lib.kjit_tune_run, *where, ctypes.byref(calls.options), ctypes.byref(outcome))
@@ -181,15 +182,15 @@ def tune_attention(
     """
     from .family import Family
 
-    runtime = runtime or default_runtime()
-    families = {name: Family.find(name) for name in ("attention_sm90", "flash_forward")}
+    runtime = runtime_or_default(runtime)
+    find = functools.lru_cache(None)(Family.find)  # whichever families the planner takes
 
     def config_of(config: Any) -> Any:
-        return families[lib.kjit_family_name(config.family).decode()].Config._of_copy(config)
+        return find(lib.kjit_family_name(config.family).decode()).Config._of_copy(config)
 
     problem = struct(
         _abi.kjit_attention_problem,
-        dtype={"fp16": _abi.KJIT_FP16, "bf16": _abi.KJIT_BF16}[dtype],
+        dtype=int(DType.from_string(dtype)),
         flags=_abi.KJIT_ATTENTION_CAUSAL if causal else 0,
         batch=batch,
         heads_q=heads_q,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _recall, _trace
-from ._library import as_dict, call, lib
+from ._library import as_dict, as_number, as_text, call, lib, pairs_of, text_or_none
 
 Function = Callable[..., Any]
 Number = Union[bool, int, float]
@@ -17,6 +17,23 @@ Number = Union[bool, int, float]
 #: Variants kept by their text: more than one model has, and a bound for texts whose numbers change at every call.
 _KNOWN_MAX = 4096
 _known: dict[Any, Variant] = {}
+
+
+_SCALARS = {"int32": _abi.KJIT_VARIANT_INT32, "fp32": _abi.KJIT_VARIANT_FP32}
+
+
+def _scalar(declared: tuple[str, str]) -> Any:
+    name, kind = declared
+    if kind not in list(_SCALARS):
+        raise ValueError(f"scalars[{name!r}] is {kind!r}: must be one of {', '.join(_SCALARS)}")
+    return _abi.kjit_variant_scalar(as_text("the name of a scalar", name), _SCALARS[kind])
+
+
+def _tensor(declared: tuple[str, tuple[int, int]]) -> Any:
+    name, pair = declared
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError(f"tensors[{name!r}] is {pair!r}: must be (dtype, rank)")
+    return _abi.kjit_variant_tensor(as_text("the name of a tensor", name), *pair)
 
 
 class Variant:
@@ -40,25 +57,20 @@ class Variant:
     ) -> None:
         self._handle = ctypes.c_void_p()
         self.score, self.mask = score, mask
-        self.scalars, self.tensors = dict(scalars), dict(tensors)
-        self._packer = struct.Struct("=" + "".join("f" if kind == "fp32" else "i" for kind in scalars.values()))
-        kinds = {"int32": _abi.KJIT_VARIANT_INT32, "fp32": _abi.KJIT_VARIANT_FP32}
-        declared: Any = (_abi.kjit_variant_scalar * max(1, len(scalars)))(
-            *(_abi.kjit_variant_scalar(name.encode(), kinds[kind]) for name, kind in scalars.items())
-        )
-        views: Any = (_abi.kjit_variant_tensor * max(1, len(tensors)))(
-            *(_abi.kjit_variant_tensor(name.encode(), dtype, rank) for name, (dtype, rank) in tensors.items())
-        )
+        self.scalars, self.tensors = dict(pairs_of("scalars", scalars)), dict(pairs_of("tensors", tensors))
+        declared: Any = (_abi.kjit_variant_scalar * max(1, len(self.scalars)))(*map(_scalar, self.scalars.items()))
+        views: Any = (_abi.kjit_variant_tensor * max(1, len(self.tensors)))(*map(_tensor, self.tensors.items()))
+        self._packer = struct.Struct("=" + "".join("f" if kind == "fp32" else "i" for kind in self.scalars.values()))
         text = _abi.kjit_attention_variant_text(
             struct_size=ctypes.sizeof(_abi.kjit_attention_variant_text),
-            score=None if score is None else score.encode(),
-            mask=None if mask is None else mask.encode(),
+            score=text_or_none("score", score),
+            mask=text_or_none("mask", mask),
             scalars=declared,
-            scalar_count=len(scalars),
+            scalar_count=len(self.scalars),
             tensors=views,
-            tensor_count=len(tensors),
-            file=None if file is None else file.encode(),
-            line=line,
+            tensor_count=len(self.tensors),
+            file=text_or_none("file", file),
+            line=as_number("line", line, ctypes.c_uint32),
         )
         call(lib.kjit_attention_variant_create, ctypes.byref(self._handle), ctypes.byref(text))
 
@@ -362,6 +374,8 @@ def explain(
             raise TypeError(f"a score_mod has 5 parameters and a mask_mod 4, and this function has {count}")
         score_mod, mask_mod = (function, mask_mod) if count == 5 else (score_mod, function)
     if block_mask is not None and mask_mod is None:
+        if not hasattr(block_mask, "mask_mod"):
+            raise TypeError(f"block_mask is a {type(block_mask).__name__}: must be a BlockMask")
         mask_mod = block_mask.mask_mod
     bound = bind(score, mask, score_mod, mask_mod, params, tensors)
     return "score: score\nmask: true\n" if bound is None else bound.variant.explain()

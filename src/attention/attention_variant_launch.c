@@ -93,7 +93,6 @@ static kjit_status check_list(const struct tensor_rule *count_rule, const kjit_t
   return status;
 }
 
-/* Check that the blocks cover an axis. */
 static kjit_status check_cover(const char *what, int64_t blocks, int32_t rows, int64_t length, kjit_error *error) {
   if (rows < 1)
     return error_set(error, KJIT_ERR_INVALID_ARG, "blocks.%s_rows is %d: must be at least 1", what, (int)rows);

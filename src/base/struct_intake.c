@@ -25,7 +25,7 @@ static bool all_zero(const char *bytes, size_t count) {
 static size_t size_given(const void *given, size_t least, size_t local_bytes, const char *name, kjit_error *error) {
   size_t bytes;
   if (!given) {
-    error_invalid(error, name, "missing");
+    error_invalid(error, name, "must not be NULL");
     return 0;
   }
   memcpy(&bytes, given, sizeof bytes);

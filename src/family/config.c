@@ -207,6 +207,7 @@ kjit_geometry config_geometry(const kjit_family *family, const int32_t *values) 
 }
 
 kjit_geometry kjit_config_geometry(const kjit_config *config) {
+  if (kjit_config_check(config, NULL, NULL) != KJIT_OK) return (kjit_geometry){0};
   return config_geometry(config->family, config->values);
 }
 

@@ -40,6 +40,6 @@ uint32_t kjit_config_blocks_per_sm(const kjit_config *config, uint32_t registers
     return 0;
   const struct target_limits *const limits = target_get_limits(&target);
   if (!limits || kjit_config_check(config, arch, NULL) != KJIT_OK) return 0;
-  const kjit_geometry geometry = kjit_config_geometry(config);
+  const kjit_geometry geometry = config_geometry(config->family, config->values);
   return count_blocks(&geometry, registers, limits);
 }

@@ -140,7 +140,7 @@ void kjit_artifact_release(kjit_artifact *artifact) {
 
 kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_info *info, kjit_error *error) {
   error_clear(error);
-  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  if (!artifact) return error_invalid(error, "artifact", "must not be NULL");
   const struct body *body = artifact->body;
   const struct entry *entry = &body->image.entry;
   const struct entry_figures *figures = &entry->figures;
@@ -197,7 +197,7 @@ void artifact_set_publish(kjit_artifact *artifact, int64_t publish_ns) {
 
 kjit_status kjit_artifact_get_phases(const kjit_artifact *artifact, kjit_phases *phases, kjit_error *error) {
   error_clear(error);
-  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  if (!artifact) return error_invalid(error, "artifact", "must not be NULL");
   kjit_phases known = artifact->body->phases;
   return struct_fill(phases, &known, sizeof known, "phases", error);
 }
@@ -222,7 +222,7 @@ kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t ind
   struct symbol symbol;
   uint32_t at = 0;
   error_clear(error);
-  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  if (!artifact) return error_invalid(error, "artifact", "must not be NULL");
   const struct entry_text *const text = &artifact->body->image.entry.symbols;
   symbols_init(&symbols, text->data, text->bytes);
   while (symbols_next(&symbols, &symbol)) {
@@ -243,7 +243,7 @@ kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t ind
  * `key` stays empty. */
 kjit_status kjit_artifact_get_key(const kjit_artifact *artifact, kjit_key *key, kjit_error *error) {
   error_clear(error);
-  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  if (!artifact) return error_invalid(error, "artifact", "must not be NULL");
   const struct body *body = artifact->body;
   kjit_key known = {0};
   if (!digest_equal(&body->digest, &body->request)) memcpy(known.key, body->key, sizeof known.key);

@@ -14,7 +14,12 @@
 /* How many parameters' addresses have room on the stack: more than any kernel that a person wrote has. */
 #define ARGS_ON_STACK 64
 
-static kjit_status refuse_count(const struct kjit_kernel *kernel, size_t count, kjit_error *error) {
+/* Checked before anything is allocated for the arguments or read of them. */
+static kjit_status check_count(const struct kjit_kernel *kernel, size_t count, kjit_error *error) {
+  if (kernel->parameter_bytes ? count == kernel->parameter_count : count <= KERNEL_PARAMETERS_MAX) return KJIT_OK;
+  if (!kernel->parameter_bytes)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "arg_count: %zu; a kernel has at most %d parameters", count,
+                     KERNEL_PARAMETERS_MAX);
   return error_set(error, KJIT_ERR_INVALID_ARG, "arg_count: %zu; kernel \"%.80s\" has %zu parameter%s", count,
                    kernel->name, kernel->parameter_count, kernel->parameter_count == 1 ? "" : "s");
 }
@@ -31,7 +36,6 @@ static kjit_status refuse_arg(const struct kjit_kernel *kernel, const kjit_arg *
 static kjit_status take_args(const struct kjit_kernel *kernel, const kjit_arg *args, size_t count, void **pointers,
                              kjit_error *error) {
   const uint32_t *const sizes = kernel->parameter_bytes;
-  if (sizes && count != kernel->parameter_count) return refuse_count(kernel, count, error);
   for (size_t i = 0; i < count; i++) {
     if (!args[i].value || (sizes && args[i].bytes != sizes[i])) return refuse_arg(kernel, args, i, error);
     pointers[i] = (void *)(uintptr_t)args[i].value;
@@ -139,10 +143,12 @@ kjit_status kjit_kernel_launch(kjit_kernel *kernel, const kjit_launch *launch, c
   if (arg_count && !args) return error_invalid(error, "args", "must not be NULL when arg_count is not 0");
   const kjit_launch *const known = launch_intake(launch, &local, error);
   if (!known) return error ? (kjit_status)error->status : KJIT_ERR_INVALID_ARG;
+  kjit_status status = check_count(kernel, arg_count, error);
+  if (status != KJIT_OK) return status;
   if (arg_count <= ARGS_ON_STACK) return launch_with(kernel, known, args, arg_count, few, stream, error);
   void **const many = mem_alloc_array(&kernel->runtime->mem, arg_count, sizeof *many);
   if (!many) return error_no_memory(error);
-  const kjit_status status = launch_with(kernel, known, args, arg_count, many, stream, error);
+  status = launch_with(kernel, known, args, arg_count, many, stream, error);
   mem_free(&kernel->runtime->mem, many);
   return status;
 }

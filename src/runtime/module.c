@@ -12,9 +12,6 @@
 #include "jit/cubin/cubin.h"
 #include "runtime/primary.h"
 
-/* Most parameters: together they take at most 32,764 bytes, so there cannot be more. */
-#define PARAMETERS_LIMIT 32764
-
 static kjit_status refuse(const struct kjit_module *module, const char *name, CUresult result, kjit_error *error) {
   return driver_fail(module->cu, KJIT_ERR_DRIVER, result, error, "the cubin of kernel \"%.80s\" for %s was refused",
                      name, module->target.name);
@@ -34,7 +31,7 @@ static kjit_status ask_driver(struct kjit_kernel *kernel, uint32_t *sizes, kjit_
   const struct driver_api *const cu = kernel->cu;
   size_t count = 0;
   if (!cu->KernelGetParamInfo) return KJIT_OK;
-  for (; count < PARAMETERS_LIMIT; count++) {
+  for (; count < KERNEL_PARAMETERS_MAX; count++) {
     size_t offset, bytes;
     const CUresult result = cu->KernelGetParamInfo(kernel->handle, count, &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) break; /* past the last */
@@ -55,10 +52,10 @@ static kjit_status read_parameters(struct kjit_kernel *kernel, const kjit_artifa
   kernel->parameter_count = KERNEL_PARAMETERS_UNKNOWN;
   kjit_status status = kjit_artifact_get_info(artifact, &info, error);
   if (status != KJIT_OK) return status;
-  uint32_t *const sizes = mem_alloc_array(kernel->gpu->mem, PARAMETERS_LIMIT, sizeof *sizes);
+  uint32_t *const sizes = mem_alloc_array(kernel->gpu->mem, KERNEL_PARAMETERS_MAX, sizeof *sizes);
   if (!sizes) return error_no_memory(error);
   if (cubin_find_kernel(info.cubin, info.cubin_bytes, kernel->name, &said) && said.has_info &&
-      cubin_parameter_sizes(info.cubin, info.cubin_bytes, kernel->name, sizes, PARAMETERS_LIMIT))
+      cubin_parameter_sizes(info.cubin, info.cubin_bytes, kernel->name, sizes, KERNEL_PARAMETERS_MAX))
     status = take_sizes(kernel, sizes, said.parameter_count, error);
   else
     status = ask_driver(kernel, sizes, error);

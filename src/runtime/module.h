@@ -26,6 +26,8 @@ struct kernel_on_device {
   _Atomic(bool) large_clusters; /* the driver was told that clusters may have more than 8 blocks */
 };
 
+/* Most parameters: together they take at most 32,764 bytes, so there cannot be more. */
+#define KERNEL_PARAMETERS_MAX     32764
 #define KERNEL_PARAMETERS_UNKNOWN SIZE_MAX /* neither the cubin nor the driver says */
 
 /* Belongs to its module and ends with it. */

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "jit/builder_custom.h"
 #include "jit/builder_sealed.h"
+#include "jit/request/counts.h"
 #include "jit/request/custom_request.h"
 #include "runtime/program.h"
 #include "runtime/runtime_internal.h"
@@ -133,18 +134,6 @@ kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *reques
   return KJIT_OK;
 }
 
-/* The strings are about to be copied, before any check of the builder's, so what is counted must be there. */
-static kjit_status check_counts(const kjit_build_request *request, kjit_error *error) {
-  if (request->header_count && !request->headers) return error_invalid(error, "headers", "missing, but counted");
-  if (request->include_dir_count && !request->include_dirs)
-    return error_invalid(error, "include_dirs", "missing, but counted");
-  if (request->define_count && !request->defines) return error_invalid(error, "defines", "missing, but counted");
-  if (request->option_count && !request->options) return error_invalid(error, "options", "missing, but counted");
-  if (request->name_count && !request->names) return error_invalid(error, "names", "missing, but counted");
-  if (request->part_count && !request->parts) return error_invalid(error, "parts", "missing, but counted");
-  return KJIT_OK;
-}
-
 kjit_status kjit_program_create(kjit_runtime *runtime, const kjit_build_request *request, kjit_program **out,
                                 kjit_error *error) {
   error_clear(error);
@@ -154,7 +143,7 @@ kjit_status kjit_program_create(kjit_runtime *runtime, const kjit_build_request 
   if (!request) return error_invalid(error, "request", "must not be NULL");
   kjit_build_request copy;
   kjit_status status = struct_intake(&copy, sizeof copy, request, REQUEST_OLDEST_BYTES, "request", error);
-  if (status == KJIT_OK) status = check_counts(&copy, error);
+  if (status == KJIT_OK) status = request_check_counts(&copy, error);
   return status == KJIT_OK ? program_make(runtime, &copy, NULL, out, error) : status;
 }
 
@@ -222,9 +211,7 @@ static kjit_status build(struct program_call *call, const kjit_program_variant *
 static kjit_status check_variant(const kjit_program *program, const kjit_program_variant *variant, kjit_error *error) {
   if (!program) return error_invalid(error, "program", "must not be NULL");
   if (variant->struct_size < sizeof *variant) return error_invalid(error, "variant", "struct_size is not set");
-  if (variant->define_count && !variant->defines)
-    return error_invalid(error, "variant", "defines: missing, but counted");
-  return KJIT_OK;
+  return request_check_count("variant.defines", variant->define_count, variant->defines, REQUEST_DEFINES_MAX, error);
 }
 
 static const kjit_program_variant no_variant = {.struct_size = sizeof no_variant};

@@ -57,7 +57,7 @@ static kjit_status choose_tiered(kjit_runtime_options *options, kjit_error *erro
   return KJIT_OK;
 }
 
-/* What options leave to the environment. */
+/* The environment decides what the options leave to it. */
 static kjit_status choose_by_environment(kjit_runtime_options *options, kjit_error *error) {
   const kjit_status status = choose_tuned(options, error);
   return status == KJIT_OK ? choose_tiered(options, error) : status;

@@ -25,6 +25,7 @@ static void check_kernel(struct bundle *bundle, const struct mem *mem, uint32_t 
     return;
   }
   const struct entry_text *text = &image.entry.key_text;
+  input_is_taken();
   bundle_table_record(bundle_table(bundle), index, &record);
   digest_of(&request, text->data, key_request_part(text->data, text->bytes));
   require(digest_equal(&request, &record.request) && image.entry.cubin_bytes > 0);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
+
 /* Largest corpus file and largest mutation: beyond every parser's own cap on what it looks at in one go. */
 #define INPUT_MAX (1u << 20)
 /* Mutations of each file where none are asked for: a second or so. */
@@ -70,13 +72,17 @@ static void run_mutations(const uint8_t *original, size_t original_size, size_t 
   }
 }
 
+static size_t taken; /* of the corpus, before any mutation */
+
 static int run_file(const char *path, size_t mutations) {
   static uint8_t data[INPUT_MAX];
   FILE *stream = fopen(path, "rb");
   if (stream == NULL) return -1;
   const size_t size = fread(data, 1, sizeof data, stream);
   fclose(stream);
+  fuzz_taken = 0;
   run_input(data, size);
+  taken += fuzz_taken > 0;
   run_mutations(data, size, mutations);
   return 0;
 }
@@ -104,6 +110,7 @@ int main(int argc, char **argv) {
     free(entries[i]);
   }
   free(entries);
-  printf("%d files, %zu mutations of each\n", read, mutations);
-  return count > 0 && read == count ? 0 : 1;
+  printf("%d files, of which %zu are taken; %zu mutations of each\n", read, taken, mutations);
+  if (!taken) fprintf(stderr, "%s: every file is refused: has the format changed since they were made?\n", argv[1]);
+  return read == count && taken > 0 ? 0 : 1;
 }

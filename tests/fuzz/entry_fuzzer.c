@@ -27,6 +27,7 @@ static void check(const uint8_t *image, size_t size) {
     require(*damage != '\0' && !strchr(damage, '\n'));
     return;
   }
+  input_is_taken();
   require_text(image, size, &entry.key_text);
   require_text(image, size, &entry.family);
   require_text(image, size, &entry.label);

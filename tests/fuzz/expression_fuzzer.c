@@ -55,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   arena_init(&arena, &mem, ARENA_UNLIMITED);
   const kjit_status status = expression_parse(&expression, &arena, &scope, &source, &error);
   if (status == KJIT_OK) {
+    input_is_taken();
     check_values(&expression);
   } else {
     require(status == KJIT_ERR_PARSE && !strchr(error.message, '\n'));

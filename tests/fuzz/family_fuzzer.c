@@ -82,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   arena_finish(&arena);
   if (status == KJIT_OK) {
+    input_is_taken();
     check_family(definition);
     definition_release(definition);
   } else {

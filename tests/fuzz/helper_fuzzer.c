@@ -19,6 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     answer = helper_wire_receive(&wire, request, MOST_BYTES, wire_take, &taken);
     require(asked <= size && taken.bytes <= MOST_BYTES);
     if (answer == HELPER_OK) require(taken.bytes <= taken.most);
+    if (answer == HELPER_OK && taken.bytes) input_is_taken();
     if (request != HELPER_GET || answer == HELPER_NOOP || answer == HELPER_ERROR) require(!taken.bytes);
   }
   remote_wire_close(&wire);

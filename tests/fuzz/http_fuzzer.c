@@ -90,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(said >= KJIT_REMOTE_DONE && said <= KJIT_REMOTE_UNSUPPORTED);
     require(requests >= 1 && requests <= (asked == ASK_LEASE ? 6 : asked == ASK_RELEASE ? 2 : 1));
     if (asked == ASK_GET && said == KJIT_REMOTE_DONE) require(fake_curl.code == 200 && taken == server.given);
+    if (asked == ASK_GET && said == KJIT_REMOTE_DONE) input_is_taken();
     if (asked == ASK_GET && taken > 200) require(said == KJIT_REMOTE_FAILED);
   }
   store.close(store.user);

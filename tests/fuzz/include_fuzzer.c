@@ -45,6 +45,7 @@ static void check(const struct mem *mem, const struct include_search *search, co
   kjit_error error = {0};
   kjit_status status = include_closure_collect(&closure, mem, search, &terms, source, &error);
   if (status == KJIT_OK) {
+    input_is_taken();
     require(include_closure_seal(&closure, &set, &files, &error) == KJIT_OK);
     require(count_lines(files[0].text, files[0].bytes) == count_lines(source->text, source->bytes));
     for (size_t i = 2; i < set.count; i++)

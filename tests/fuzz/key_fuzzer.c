@@ -21,6 +21,7 @@ static void check_fields(const struct mem *mem, const char *text, size_t bytes) 
     text_append_bytes(&again, field.value, field.value_bytes);
     text_append(&again, "\n");
   }
+  input_is_taken();
   require(reader.sound && !again.failed);
   require(again.bytes == bytes && !memcmp(again.data, text, bytes));
   text_finish(&again);

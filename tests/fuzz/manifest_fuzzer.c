@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const kjit_status status = manifest_parse_line(line, &list, &error);
   require((int32_t)status == error.status);
   if (status != KJIT_OK) require(error.message[0] != '\0' && strchr(error.message, '\n') == NULL);
+  if (list.count) input_is_taken();
   check_requests(&list);
   request_list_free(&list);
   return 0;

@@ -21,6 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   text_init(&whole, &mem, (size_t)1 << 24);
   text_init(&alone, &mem, (size_t)1 << 24);
   if (preamble_write(&request, 0, &whole)) {
+    input_is_taken();
     require(preamble_write(&request, 1, &alone));
     require(whole.bytes > alone.bytes && !memcmp(whole.data, alone.data, alone.bytes));
     const char *rest = strchr(whole.data + alone.bytes, '\n');

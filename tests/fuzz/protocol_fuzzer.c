@@ -10,6 +10,7 @@ static void check_request(const struct mem *mem, const uint8_t *data, size_t siz
   struct text text;
   text_init(&text, mem, FRAME_MAX_BYTES);
   if (!wire_request_read(&wire, mem, data, size)) {
+    input_is_taken();
     wire_request_put(&text, &wire.request, wire.identity, wire.work, wire.memory_bytes);
     require(!text.failed && !wire_request_read(&again, mem, text.data, text.bytes));
     require(again.sources.count == wire.sources.count && again.request.option_count == wire.request.option_count);

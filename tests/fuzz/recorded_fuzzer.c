@@ -63,6 +63,7 @@ static void check_request(struct recorded *recorded, const struct mem *mem, cons
   if (!recorded->request.sources->withheld) return;
   const kjit_status status = recorded_read_texts(recorded, 13000, &sources, &error);
   check_line(status, &error);
+  if (status == KJIT_OK) input_is_taken();
   for (size_t i = 0; status == KJIT_OK && i < sources->count; i++) {
     struct digest digest;
     digest_of(&digest, sources->files[i].text, sources->files[i].bytes);

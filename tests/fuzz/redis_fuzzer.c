@@ -22,6 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       require(reply.number >= 0 && taken.bytes == (size_t)reply.number && taken.bytes <= taken.most);
     else if (reply.kind != REDIS_BROKEN)
       require(!taken.bytes);
+    if (reply.kind == REDIS_BULK) input_is_taken();
     read++;
   } while (reply.kind != REDIS_BROKEN);
   require(read <= size / 3 + 1); /* the shortest answer has three bytes */

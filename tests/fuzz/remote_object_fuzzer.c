@@ -30,6 +30,7 @@ static const char *check_with(const uint8_t *data, size_t size, const struct dig
   const char *damage = remote_object_check(data, size, key, trust, &entry, &entry_bytes);
   if (damage) require(*damage != '\0' && !strchr(damage, '\n'));
   if (!damage) require(entry_bytes <= size && entry.cubin_bytes > 0);
+  if (!damage) input_is_taken();
   if (!damage && trust->count) {
     /* Ed25519's signatures are deterministic: the one right signature is the one that the key's owner makes. */
     uint8_t signature[REMOTE_SIGNATURE_BYTES];

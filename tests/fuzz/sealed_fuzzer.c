@@ -13,6 +13,7 @@ static void check_unit(const struct sealed *sealed, const struct mem *mem, const
   struct sealed_texts texts;
   kjit_error error = {0};
   require(unit->entry_count > 0 && unit->set.count > 0 && unit->set.withheld);
+  input_is_taken();
   if (!sealed_has_texts(sealed)) return;
   const kjit_status status = sealed_texts_read(&texts, sealed, unit, &error);
   for (size_t i = 0; status == KJIT_OK && i < texts.set.count; i++) {

@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "fuzz/require.h"
 #include "jit/source_image.h"
 
 static size_t read_strings(const struct source_image_head *image) {
   size_t bytes = 0;
+  if (image->file_count) input_is_taken();
   for (uint64_t i = 0; i < image->file_count; i++) {
     bytes += strlen(source_image_string(image, source_image_files(image)[i].name));
     bytes += strlen(source_image_string(image, source_image_files(image)[i].path));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/require.h"
 #include "jit/cubin/cubin_image.h"
 #include "jit/cubin/unused.h"
 
@@ -23,6 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   (void)unused_is_likely(cubin, size);
   const size_t after = unused_drop(&mem, cubin, size, (const char *)data, size, keep_nothing, NULL);
   if (after > size) abort();
+  if (after < size) input_is_taken();
   const kjit_status status = cubin_image_open(&image, &mem, cubin, after);
   cubin_image_finish(&image);
   if (after < size && status == KJIT_ERR_UNSUPPORTED) abort();

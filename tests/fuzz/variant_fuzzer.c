@@ -88,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     text.line = 3;
     const kjit_status status = kjit_attention_variant_create(&variant, &text, &error);
     if (status == KJIT_OK) {
+      input_is_taken();
       check(variant);
     } else {
       require(status == KJIT_ERR_PARSE && !variant && !strchr(error.message, '\n'));

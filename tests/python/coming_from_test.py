@@ -6,7 +6,6 @@ The C blocks are functions run(kjit, x, n, stream, error), called by the program
 run(x, n). Each must launch once.
 """
 
-import os
 import re
 import sys
 from pathlib import Path

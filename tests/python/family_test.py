@@ -284,6 +284,16 @@ class Tuning(unittest.TestCase):
         with self.assertRaisesRegex(kjit.ParseError, "row_count is missing"):
             self.family.choose({"columns": 3}, "sm_90")
 
+    def test_tune_attention__of_whichever_family_the_planner_takes(self):
+        problem = {"head_dim": 64, "seq_q": 1, "seq_kv": 8192, "heads_q": 16}
+        found = kjit.tune_attention(
+            lambda config, cubin: 1.0, most=1, runs=1, publish=False, runtime=self.runtime(), **problem
+        )
+        self.assertEqual(found.config.family.name, "attention_decode_sm90")
+        self.assertEqual((found.failed, found.first_failure), (0, ""))
+        with self.assertRaisesRegex(ValueError, "dtype is 'fp64': must be one of"):
+            kjit.tune_attention(lambda config, cubin: 1.0, dtype="fp64", seq_q=1, head_dim=64)
+
 
 if __name__ == "__main__":
     harness.main(sys.modules["__main__"])

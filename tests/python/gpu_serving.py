@@ -3,7 +3,6 @@ poison in everything that no kernel may read, graphs, many sequences, caches bey
 
 import importlib.util
 import random
-import sys
 import unittest
 import unittest.mock
 

@@ -7,7 +7,6 @@ machine has, so that it is taken for the best there is.
 import os
 import shutil
 import sys
-import unittest
 from pathlib import Path
 
 import harness

@@ -1,9 +1,11 @@
 """Compiling, warming, the cache and inspection from Python. No GPU."""
 
+import ctypes
 import json
 import pickle
 import sys
 import threading
+import time
 import unittest
 
 import harness
@@ -210,6 +212,27 @@ class Looking(Folder):
 
     def test_command__that_is_none_is_a_usage_error(self):
         self.assertEqual(self.run_command(sys.executable, "-m", "kjit", "cure").returncode, 2)
+
+    def test_close__waits_for_another_thread_that_gives_a_handle_back(self):
+        class Owner:
+            pass
+
+        released, begun, owners = [], threading.Event(), [Owner()]
+
+        def release(handle):
+            begun.set()
+            time.sleep(0.05)
+            released.append(handle.value)
+
+        runtime = kjit.Runtime(cache_mode="off")
+        runtime._own(owners[0], release, ctypes.c_void_p(7))
+        thread = threading.Thread(target=owners.clear)
+        thread.start()
+        begun.wait()
+        runtime.close()
+        self.assertEqual(released, [7])
+        thread.join()
+        self.assertEqual(released, [7])
 
     def test_default_runtime__is_one(self):
         self.assertIs(kjit.default_runtime(), kjit.default_runtime())

@@ -71,6 +71,13 @@ class Calls(OnFakeDevice):
         out = kjit.attention(q, k, v)
         self.assertEqual((out.shape, out.dtype, self.launched()), (q.shape, q.dtype, 1))
 
+    def test_call__of_what_is_no_tensor_names_it(self):
+        q, k, v = problem()
+        for arguments, name in (((q, None, v), "k"), ((q, k, 5), "v")):
+            for members in ({}, {"mask": "q >= k"}, {"softcap": 5.0}):
+                with self.assertRaisesRegex(TypeError, f"^{name} is a .*: must be a tensor of PyTorch"):
+                    kjit.attention(*arguments, **members)
+
     def test_call__again_is_found_prepared(self):
         q, k, v = problem()
         for _ in range(3):

@@ -105,7 +105,6 @@ static kjit_status add_everything(const struct bundle_options *options, kjit_bun
   return status;
 }
 
-/* Sign a bundle in memory. */
 static kjit_status blob_sign(const struct bundle_options *options, const kjit_bundle_blob *blob,
                              unsigned char signature[KJIT_BUNDLE_SIGNATURE_BYTES], kjit_error *error) {
   char secret[BUNDLE_KEY_HEX_BYTES];

@@ -196,7 +196,6 @@ static kjit_status check_booleans(const struct flash_variant *variant, kjit_erro
   return KJIT_OK;
 }
 
-/* Check one load count against the axis that it divides. */
 static kjit_status check_load(const char *field, int32_t count, const char *axis, int32_t length, bool buffered,
                               kjit_error *error) {
   const int32_t fragments = length / FRAGMENT, most = buffered ? fragments / 2 : fragments;

@@ -139,7 +139,6 @@ static kjit_status unexpected_feature(const struct scanner *scanner, const struc
   return scan_unexpected(scanner, buffer);
 }
 
-/* Read the word that begins with LOAD_HEAD. */
 static kjit_status read_load(struct scanner *scanner, const struct field_table *table, void *config) {
   struct scanner ahead = {scanner->start, scanner->at + strlen(LOAD_HEAD), NULL};
   for (size_t i = 0; i < table->count; i++) {

@@ -243,7 +243,8 @@ static kjit_status check_numbers(const kjit_attention_serving_args *args, kjit_e
   /* The comparisons are written so that a NaN fails. */
   if (!(args->scale >= 0 && isfinite(args->scale) && isfinite(args->scale * 2)))
     return error_invalid(error, "scale", "must be positive and finite, or 0 for 1/sqrt(head_dim)");
-  if (!(args->softcap >= 0 && isfinite(args->softcap))) return error_invalid(error, "softcap", "must be 0 or above");
+  if (!(args->softcap >= 0 && isfinite(args->softcap)))
+    return error_invalid(error, "softcap", "must be finite and not negative");
   if (args->sinks && args->sinks_dtype != KJIT_FP32 && args->sinks_dtype != args->q.dtype)
     return error_invalid(error, "sinks_dtype", "must be KJIT_FP32 or q's dtype");
   return KJIT_OK;

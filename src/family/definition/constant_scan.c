@@ -28,7 +28,7 @@ static void step(struct constant_scan *scan) {
   scan->at++;
 }
 
-/* Up to and with `mark`, or to the end. */
+/* Go on behind the next `mark`, or to the end. */
 static void skip_past(struct constant_scan *scan, const char *mark) {
   while (scan->at < scan->end && !starts(scan, mark))
     step(scan);
@@ -59,7 +59,6 @@ static void skip_raw(struct constant_scan *scan) {
   skip_past(scan, mark);
 }
 
-/* Is the word at `name` what a #define defines? */
 static bool is_defined(const struct constant_scan *scan, const char *name) {
   static const char word[] = "define";
   const char *at = name;

@@ -76,7 +76,7 @@ static kjit_status read_pointer(const struct definition_maker *maker, const kjit
   return KJIT_OK;
 }
 
-/* "struct(24)". */
+/* Reads "struct(24)". */
 static kjit_status read_struct(const struct definition_maker *maker, const kjit_family_text *type,
                                struct spelling spelling, kjit_parameter_info *info) {
   const char *const start = spelling.text + strlen("struct(");

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "family/config.h"
 
 /* Warps and schedulers of an SM: the same for every architecture so far (CUDA C++ Programming Guide, "Technical
  * Specifications per Compute Capability"). */
@@ -84,7 +85,7 @@ static kjit_status read_report(const kjit_tune_candidates *list, kjit_tune_candi
 }
 
 static uint32_t count_warps(const kjit_tune_candidate *candidate) {
-  const kjit_geometry geometry = kjit_config_geometry(&candidate->config);
+  const kjit_geometry geometry = config_geometry(candidate->config.family, candidate->config.values);
   return (geometry.threads[0] * geometry.threads[1] * geometry.threads[2] + WARP - 1) / WARP;
 }
 

@@ -65,7 +65,8 @@ kjit_status builder_cache_verify(struct builder *builder, uint32_t flags, kjit_c
   struct check check = {.builder = builder, .repair = (flags & KJIT_CACHE_REPAIR) != 0};
   error_clear(error);
   kjit_status status = admin_check_report(report, error);
-  if (status == KJIT_OK && (flags & ~KJIT_CACHE_REPAIR)) status = error_invalid(error, "flags", "unknown bit");
+  if (status == KJIT_OK && (flags & ~KJIT_CACHE_REPAIR))
+    status = error_invalid(error, "flags", "only KJIT_CACHE_REPAIR may be set");
   if (status == KJIT_OK && check.repair) status = admin_need_writable(builder, error);
   if (status != KJIT_OK || builder->user.dir.folder < 0) return status;
   int done = cache_walk(&builder->user, check_entry, &check);

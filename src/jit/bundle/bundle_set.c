@@ -63,9 +63,9 @@ static kjit_status open_environment(struct bundle_set *set, const char *paths, k
 
 static kjit_status check_options(const kjit_runtime_options *options, kjit_error *error) {
   if (options->bundle_count && !options->bundle_paths)
-    return error_invalid(error, "bundle_paths", "missing, but their count is set");
+    return error_invalid(error, "bundle_paths", "must not be NULL, because its count is not 0");
   if (options->bundle_blob_count && !options->bundle_blobs)
-    return error_invalid(error, "bundle_blobs", "missing, but their count is set");
+    return error_invalid(error, "bundle_blobs", "must not be NULL, because its count is not 0");
   if (options->bundle_count <= BUNDLE_SET_MAX && options->bundle_blob_count <= BUNDLE_SET_MAX - options->bundle_count)
     return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_ARG, "bundle_paths and bundle_blobs: at most %d together", BUNDLE_SET_MAX);

@@ -73,13 +73,14 @@ static kjit_status item_make(struct bundle_item *item, const struct mem *mem, co
   memcpy(item->arch, target.value, target.value_bytes);
   digest_of(&item->request, text->data, key_request_part(text->data, text->bytes));
   item->image_bytes = entry_image_bytes(&entry);
-  if (!item->image_bytes) return error_set(error, KJIT_ERR_UNSUPPORTED, "a kernel beyond the bounds of an entry");
+  if (!item->image_bytes)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "entry: its kernel is larger than an entry may be");
   item->image = mem_alloc(mem, item->image_bytes);
   if (!item->image) return error_no_memory(error);
   entry_write(&entry, item->image);
   if (!entry_read(item->image, item->image_bytes, &item->entry)) return KJIT_OK;
   item_finish(item, mem);
-  return error_set(error, KJIT_ERR_INTERNAL, "an entry that was sound is not");
+  return error_set(error, KJIT_ERR_INTERNAL, "entry: it was written and cannot be read again");
 }
 
 kjit_status bundle_writer_add_entry(struct bundle_writer *writer, const struct entry *entry, kjit_error *error) {

@@ -40,9 +40,10 @@ static kjit_status add_store(struct remote *remote, const kjit_remote_store *giv
 static kjit_status add_stores(struct remote *remote, const struct remote_settings *settings, kjit_error *error) {
   kjit_status status = KJIT_OK;
   if (settings->store_count && !settings->stores)
-    return error_invalid(error, "remote_stores", "missing, but their count is set");
+    return error_invalid(error, "remote_stores", "must not be NULL, because its count is not 0");
   if (settings->store_count > REMOTE_STORES_MAX)
-    return error_set(error, KJIT_ERR_INVALID_ARG, "remote_stores: at most %d", REMOTE_STORES_MAX);
+    return error_set(error, KJIT_ERR_INVALID_ARG, "remote_stores: %zu; at most %d", settings->store_count,
+                     REMOTE_STORES_MAX);
   for (size_t i = 0; i < settings->store_count && status == KJIT_OK; i++)
     status = add_store(remote, &settings->stores[i], error);
   if (status == KJIT_OK && settings->urls) status = remote_urls_open(remote, settings->urls, error);

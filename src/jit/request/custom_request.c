@@ -15,6 +15,7 @@
 #include "base/struct_intake.h"
 #include "base/text.h"
 #include "jit/request/compile_options.h"
+#include "jit/request/counts.h"
 #include "jit/request/defines.h"
 #include "jit/request/names.h"
 #include "jit/request/parts.h"
@@ -23,11 +24,8 @@
 /* Part of the fingerprint, so that a record that another version of the library kept is not used. */
 #define FINGERPRINT_VERSION 1
 
-/* Bounds: more than people write or generators emit, and less than would make a key or a section's name unwieldy. */
-#define NAME_LIMIT   1000
-#define OPTION_LIMIT 256
-#define DIR_LIMIT    256
-#define HEADER_LIMIT 4096
+/* More than people write or generators emit, and less than would make a key or a section's name unwieldy. */
+#define NAME_LIMIT 1000
 
 struct storage {
   const struct mem *mem;
@@ -92,15 +90,14 @@ static kjit_status check_header(const kjit_source *headers, kjit_source *header,
 }
 
 static kjit_status check_options(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = names_check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
+  kjit_status status = KJIT_OK;
   for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++)
     status = compile_option_check(request->options[i], i, error);
   return status;
 }
 
 static kjit_status check_dirs(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status =
-      names_check_count("include_dirs", request->include_dir_count, request->include_dirs, DIR_LIMIT, error);
+  kjit_status status = KJIT_OK;
   for (size_t i = 0; i < request->include_dir_count && status == KJIT_OK; i++) {
     if (!request->include_dirs[i] || !*request->include_dirs[i])
       status = error_set(error, KJIT_ERR_INVALID_ARG, "include_dirs[%zu]: is empty", i);
@@ -119,8 +116,7 @@ static kjit_status check_scalars(const kjit_build_request *request, kjit_error *
 /* -- Copies ------------------------------------------------------------------------------------------------------- */
 
 static kjit_status copy_headers(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = names_check_count("headers", request->header_count, request->headers, HEADER_LIMIT, error);
-  if (status != KJIT_OK) return status;
+  kjit_status status = KJIT_OK;
   storage->headers = mem_alloc_array(storage->mem, request->header_count, sizeof *storage->headers);
   if (!storage->headers) return error_no_memory(error);
   for (size_t i = 0; i < request->header_count && status == KJIT_OK; i++) {
@@ -181,7 +177,8 @@ static kjit_status copy_source(struct storage *storage, const kjit_build_request
 static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request,
                                 const struct custom_extras *extras, kjit_error *error) {
   const struct custom_role *const role = extras ? extras->role : NULL;
-  kjit_status status = check_scalars(request, error);
+  kjit_status status = request_check_counts(request, error);
+  if (status == KJIT_OK) status = check_scalars(request, error);
   if (status == KJIT_OK) status = defines_check(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
   if (status == KJIT_OK) status = copy_names(storage, request, error);

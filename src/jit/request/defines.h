@@ -7,11 +7,12 @@
 #include <kjit/build.h>
 
 #include "base/text.h"
+#include "jit/request/counts.h"
 
 /* Bounds: more than people write or generators emit, and less than would make a key unwieldy. */
-#define DEFINE_LIMIT      1024
-#define VALUE_LIMIT       16384                                 /* bytes */
-#define DEFINES_BYTES_MAX (DEFINE_LIMIT * (VALUE_LIMIT + 1016)) /* all lines, with names of at most 1,000 bytes */
+#define VALUE_LIMIT 16384 /* bytes */
+#define DEFINES_BYTES_MAX                                                                                              \
+  (REQUEST_DEFINES_MAX * (VALUE_LIMIT + 1016)) /* all lines, with names of at most 1,000 bytes */
 
 /* KJIT_ERR_INVALID_ARG with the define and the rule. */
 kjit_status defines_check(const kjit_build_request *request, kjit_error *error);

@@ -11,9 +11,6 @@
 /* A C identifier of at most 1,000 bytes. */
 bool name_is_identifier(const char *name);
 
-/* An array that is there, with at most `limit` elements; `name` is the field's. KJIT_ERR_INVALID_ARG. */
-kjit_status names_check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error);
-
 /* Copies of the request's names, with the entry first where that is an expression. KJIT_ERR_INVALID_ARG with the field
  * and the rule, KJIT_ERR_NO_MEMORY. Finish them in either case. */
 kjit_status names_take(char ***out, size_t *count, const struct mem *mem, const kjit_build_request *request,

@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "jit/request/link_plan.h"
 
-/* Most parts, and most bytes of all parts together, which go to a compile worker as one message. */
-#define PART_LIMIT        1024
+/* Most bytes of all parts together, which go to a compile worker as one message. */
 #define PARTS_BYTES_LIMIT ((size_t)256 << 20)
 
 const char *jit_part_kind_name(uint32_t kind) {
@@ -36,9 +35,6 @@ static kjit_status take(struct jit_part *out, const kjit_part *part, size_t inde
 kjit_status parts_take(struct jit_part **out, const struct mem *mem, const kjit_build_request *request,
                        kjit_error *error) {
   *out = NULL;
-  if (request->part_count > PART_LIMIT || (request->part_count && !request->parts))
-    return error_set(error, KJIT_ERR_INVALID_ARG, "parts: %zu of them; at most %d, and an array that is there",
-                     request->part_count, PART_LIMIT);
   *out = mem_alloc_array(mem, request->part_count, sizeof **out);
   if (!*out) return error_no_memory(error);
   size_t left = PARTS_BYTES_LIMIT;

@@ -129,7 +129,7 @@ static struct token *stringize(struct arena *arena, const struct token *argument
   return made;
 }
 
-/* Paste two tokens into one (left ## right). */
+/* What left ## right makes. */
 static struct token *paste(struct arena *arena, const struct token *left, const struct token *right) {
   const size_t bytes = (size_t)left->bytes + right->bytes;
   char *text = arena_alloc(arena, bytes + 1);

@@ -122,6 +122,23 @@ static void test_launch__five_arguments_arrive_in_order(void **state) {
   assert_contains(f->error.message, "arg_count: 4; kernel \"k\" has 5 parameters");
 }
 
+/* A count that is garbage: the first arguments are good ones, and nothing is behind them. */
+static void test_launch__count_beyond_the_kernels_allocates_nothing(void **state) {
+  struct fixture *f = *state;
+  static const size_t counts[] = {2, 65, 32765, (size_t)1 << 31, SIZE_MAX / sizeof(void *), SIZE_MAX};
+  const kjit_launch shape = kjit_launch_default();
+  fake_driver.parameter_count = 1;
+  kjit_kernel *const kernel = kernel_of(f);
+  const long before = atomic_load(&f->memory.calls);
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, &arg, counts[i], NULL, &f->error),
+                  &f->error);
+    assert_contains(f->error.message, "; kernel \"k\" has 1 parameter");
+  }
+  assert_int_equal(before, atomic_load(&f->memory.calls));
+  assert_int_equal(0, fake_driver_calls_of(FAKE_LaunchKernel));
+}
+
 /* More than have room on the stack. */
 static void test_launch__two_hundred_arguments_arrive(void **state) {
   struct fixture *f = *state;
@@ -341,6 +358,7 @@ int main(void) {
       FIXTURE_TEST(test_launch__wrong_size_names_index_and_both_sizes),
       FIXTURE_TEST(test_launch__kernel_without_parameters_takes_none),
       FIXTURE_TEST(test_launch__five_arguments_arrive_in_order),
+      FIXTURE_TEST(test_launch__count_beyond_the_kernels_allocates_nothing),
       FIXTURE_TEST(test_launch__two_hundred_arguments_arrive),
       FIXTURE_TEST(test_launch__driver_that_cannot_tell_parameters_is_trusted),
       FIXTURE_TEST(test_launch__small_shared_memory_asks_for_nothing),

@@ -170,7 +170,7 @@ static void test_custom_request__headers_are_checked(void **state) {
   f->request.header_count = 1;
   assert_refused(f, KJIT_ERR_INVALID_ARG, "text is missing");
   f->request.headers = NULL;
-  assert_refused(f, KJIT_ERR_INVALID_ARG, "headers: missing");
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "headers: must not be NULL");
 }
 
 static void test_custom_request__options_and_flags_are_checked(void **state) {
