@@ -29,7 +29,8 @@ enum {
   MOST_ROUNDS = 4,       /* rounds of parts over the card that even_out() makes at most */
   EVEN_PERCENT = 7,      /* what it must gain at least */
   EVEN_LEAST = 25000,    /* ns: it leaves shorter launches as they are */
-  EVEN_RUN = 12          /* ns that it reckons for merging each run */
+  EVEN_RUN = 12,         /* ns that it reckons for merging each run */
+  SLOW_MEMORY = 25000    /* bytes for each SM below which memory is slow */
 };
 
 struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
@@ -44,6 +45,10 @@ struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
 struct decode_card decode_card_of(const struct family_place *place) {
   const int64_t gb_s = place->figures.memory_gb_s ? place->figures.memory_gb_s : CARD_USUAL_MEMORY_GB_S;
   return (struct decode_card){.multiprocessors = place->sm_count, .memory_bytes_a_us = gb_s * 1000 * MEMORY_PARTS / 6};
+}
+
+bool decode_has_slow_memory(const struct decode_card *card) {
+  return card->memory_bytes_a_us < SLOW_MEMORY * card->multiprocessors;
 }
 
 /* What a launch is reckoned from. */

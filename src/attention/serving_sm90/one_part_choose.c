@@ -15,7 +15,7 @@
  * docs/lab-notes/decode.md has the measurements. Threads: pure functions. */
 #include "attention/serving_sm90/one_part_choose.h"
 
-#include "attention/decode/decode_choose.h"
+#include "attention/decode/decode_own.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "base/error.h"
 #include "base/integer.h"
