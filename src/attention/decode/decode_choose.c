@@ -63,17 +63,60 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* Slow memory, more rows than a warp's, heads of 65 to 128 columns whose rows are no whole lines, and more of them than
+ * multiprocessors: two blocks of threads, which take all of them at once, with the longest steps that keep what is on
+ * their way below 10 MB of lines. 40 rows of 240 heads over 2,000 keys of 96 columns take 76.5 us on an H100 with steps
+ * of 32 keys, 79.6 with 48 and 85.2 with 64; 44 rows of 144 heads over 5,702 keys 126 with 64 (L2 fetches whole lines)
+ * and 141 with 48. */
+static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                                const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { STEPS = 3, STAGES = 2, LINE_BYTES = 128, ELEMENT_BYTES = 2, FLYING = 10000000 };
+  static const int32_t steps[STEPS] = {64, 48, 32};
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t row_bytes = integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES) * 2;
+  if (!decode_has_slow_memory(card) || rows <= DECODE_WARP_ROWS || tiles <= all || tiles > 2 * all) return false;
+  if (!decode_is_odd(columns) || columns < DECODE_BAND_COLUMNS || columns > DECODE_REGISTER_HEAD_DIM) return false;
+  config->stages = STAGES;
+  for (size_t i = 0; i < STEPS; i++) {
+    set_blocks(config, steps[i], 2);
+    if (steps[i] * STAGES * row_bytes * tiles <= FLYING && decode_fits(config)) return true;
+  }
+  return decode_fits(config);
+}
+
 /* More tiles than two blocks of threads on each multiprocessor take: three or four blocks, of which the rounds hold
- * fewer tiles in all; short steps, unless the last one would be emptier. 300 tiles over 5,502 keys of 64 columns take
- * 156 us on an H100 with three blocks (159 with two), 304 over 1,694 61.0 (67.1); 400 tiles over 600 26.3 on an H200
- * with four blocks and 34.8 with three, which leave four tiles for a second round. */
-static void choose_rounds(int64_t tiles, int64_t keys, int64_t all, kjit_attention_decode_sm90_config *config) {
-  enum { STEP = 64, SHORT_STEP = 48, THREE = 3, FOUR = 4, MORE_PERCENT = 101 };
+ * fewer tiles in all. A multiprocessor holds three blocks with steps of 64 keys and four with 48, whatever the field
+ * says, so steps follow from that where there are two rounds; but the last step is not to be emptier. 300 tiles
+ * over 5,502 keys of 64 columns take 156 us on an H100 with three blocks (159 with two), 304 over 1,694 61.0 (67.1);
+ * 400 tiles over 600 26.3 on an H200 with four blocks and 34.8 with three, which leave four tiles for a second round;
+ * 600 over 1,000 79 on an H100 with 48 keys, of which 72 tiles are a second round, and 69 with 64. */
+static void choose_rounds(int64_t tiles, int64_t keys, const struct decode_card *card,
+                          kjit_attention_decode_sm90_config *config) {
+  enum { STEP = 64, SHORT_STEP = 48, THREE = 3, FOUR = 4, TWO_ROUNDS = 6, MORE_PERCENT = 101 };
+  const int64_t all = card->multiprocessors;
   const int64_t of_three = integer_divide_up(tiles, THREE * all) * THREE;
   const int64_t of_four = integer_divide_up(tiles, FOUR * all) * FOUR;
   const int64_t most = integer_round_up(keys, STEP) * MORE_PERCENT;
   const bool is_emptier = integer_round_up(keys, SHORT_STEP) * 100 > most;
-  set_blocks(config, is_emptier ? STEP : SHORT_STEP, of_four < of_three ? FOUR : THREE);
+  const bool wants_four = of_four < of_three;
+  const bool is_slow = decode_has_slow_memory(card), is_at_once = tiles <= THREE * all;
+  const bool wants_long = !wants_four && tiles <= TWO_ROUNDS * all && !(is_slow && is_at_once);
+  set_blocks(config, is_emptier || wants_long ? STEP : SHORT_STEP, wants_four ? FOUR : THREE);
+}
+
+/* Few keys of many heads that query heads share: two short steps, in as many blocks of threads as registers allow,
+ * because each of them waits once. 64 columns, one query of 1,056 heads over 74 keys 15.8 us on an H200 and 16.2 on an
+ * H100 (18.4 with two blocks and steps of 128 keys), 512 over 128 11.6 and 12.1 (13.5), 1,440 over 110 26.9 and 30.1
+ * (33.5); 96 columns, 800 over 60 15.1 and 15.9 (17.5 and 17.9 with three steps). */
+static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                            const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { MOST_KEYS = 128, STEP = 64, BLOCKS = 2, BLOCKS_OF_NARROW = 4 };
+  const int64_t tiles = problem->batch * problem->heads_kv;
+  if (problem->seq_kv > MOST_KEYS || rows > DECODE_WARP_ROWS || columns > DECODE_REGISTER_HEAD_DIM) return false;
+  if (problem->heads_q == problem->heads_kv || tiles <= card->multiprocessors) return false;
+  config->stages = 2;
+  set_blocks(config, STEP, columns > DECODE_BAND_COLUMNS ? BLOCKS : BLOCKS_OF_NARROW);
+  return decode_fits(config);
 }
 
 /* Slow memory and heads of 64 or 128 columns: two steps of 64 keys on their way to each of two blocks of threads, some
@@ -97,7 +140,7 @@ static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows
   if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : DECODE_LEAST_BYTES)) return false;
   config->stages = 2;
   if (is_narrow && tiles > 2 * all)
-    choose_rounds(tiles, problem->seq_kv, all, config);
+    choose_rounds(tiles, problem->seq_kv, card, config);
   else
     set_blocks(config, STEP, 2);
   return decode_fits(config);
@@ -131,7 +174,9 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
+  if (choose_few_keys(problem, rows, columns, card, config)) return;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
+  if (choose_side_by_side(problem, rows, columns, card, config)) return;
   if (choose_two_steps(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;

@@ -19,6 +19,9 @@ kjit_status decode_check_own(const kjit_attention_problem *problem, const struct
 /* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
 kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_error *error);
 
+/* Are these few keys of so many key heads that attention_sm90 is faster, which begins and ends sooner? */
+bool decode_is_short_round(const kjit_attention_problem *problem, const struct decode_card *card);
+
 /* Is this one warp's rows of so many heads of 64 columns that few bytes on their way are faster than other families? */
 bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64_t rows,
                                     const struct decode_card *card);
