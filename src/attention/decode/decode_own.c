@@ -16,6 +16,7 @@ enum {
   LEAST_OF_WIDE = 129,         /* also of more than 128 columns */
   LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
   WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
+  WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted */
   MOST_BYTES = 300000000,      /* of K and V of tiles that one round takes, up to which they were measured, */
   MOST_SLOW_BYTES = 600000000, /* also with slow memory */
 };
@@ -79,8 +80,7 @@ static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t row
   if (heads > all || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
   if (rows <= DECODE_WARP_ROWS && is_few) return false;
   if (decode_key_bytes(problem) > (is_slow ? MOST_SLOW_BYTES : MOST_BYTES)) return false;
-  if (columns == DECODE_BAND_COLUMNS) return heads * 11 >= all * 6;
-  return heads * 9 >= all * 4 || (is_slow && columns > WIDE_COLUMNS && heads * 3 >= all);
+  return heads * WHOLE_BYTES_A_US >= card->memory_bytes_a_us;
 }
 
 /* The same of more than 128 columns in two rounds, of which the second has enough tiles too: 2 rows of 220 heads over

@@ -201,13 +201,15 @@ bool sm90_tiles_read_alone(const struct sm90_tiles *tiles) {
   return tiles->query_tiles * tiles->heads_per_kv == 1;
 }
 
-/* Tiles of one consumer that read keys alone take 45 bytes a ns of them, so that little more than half of all SMs read
- * what memory gives. Few keys take less time than merging them (docs/lab-notes/races.md). */
-static bool fill_the_memory(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
-  enum { FEW_KEYS = 850 };
-  if (!sm90_tiles_read_alone(tiles) || tiles->count > multiprocessors) return false;
-  return tiles->count * 11 >= (int64_t)multiprocessors * 6 ||
-         (tiles->seq_kv < FEW_KEYS && tiles->count * 6 >= (int64_t)multiprocessors);
+/* Tiles of one consumer that read keys alone read 45 bytes a ns and more each, so that little more than half of an
+ * H200's SMs, and a third of an H100's, are faster than parts of tiles, which have to be merged: with up to 66 of what
+ * memory gives for each. Few keys take less time than merging them (docs/lab-notes/races.md). */
+static bool fill_the_memory(const struct sm90_tiles *tiles, const struct sm90_card *card) {
+  enum { FEW_KEYS = 850, WHOLE_BYTES_A_NS = 66 };
+  const int64_t all = card->multiprocessors;
+  if (!sm90_tiles_read_alone(tiles) || tiles->count > all) return false;
+  return tiles->count * WHOLE_BYTES_A_NS >= card->memory_bytes_a_ns ||
+         (tiles->seq_kv < FEW_KEYS && tiles->count * 6 >= all);
 }
 
 static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
@@ -242,7 +244,7 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
                          const struct sm90_card *card) {
   const uint32_t multiprocessors = card->multiprocessors;
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
-  if (config->consumers == 1 && fill_the_memory(tiles, multiprocessors)) return 1;
+  if (config->consumers == 1 && fill_the_memory(tiles, card)) return 1;
   const int64_t whole = sm90_tiles_time(tiles, config, 1, card);
   const int64_t least = tiles->count >= multiprocessors     ? MERGE_OF_MANY
                         : config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE

@@ -196,7 +196,7 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
 static void test_decode_choose__short_launches_take_long_steps(void **state) {
   const kjit_attention_problem few_parts = problem_of(14, 4, 1, 1, 1962, 64),
                                long_keys = problem_of(24, 1, 1, 1, 11181, 64),
-                               wide = problem_of(7, 128, 8, 1, 900, 128);
+                               wide = problem_of(11, 64, 4, 1, 662, 128);
   const kjit_attention_problem *const problems[] = {&few_parts, &long_keys, &wide};
   (void)state;
   for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {

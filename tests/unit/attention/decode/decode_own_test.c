@@ -44,9 +44,9 @@ static void test_decode_own__a_round_of_whole_tiles_is_another_familys(void **st
   static const struct row rows[] = {
       {4, 20, 20, 16, 5871, 128, false, false}, {14, 6, 6, 19, 6567, 128, false, false},
       {10, 10, 10, 1, 4000, 128, false, false}, {12, 64, 8, 4, 5000, 128, false, false},
-      {6, 8, 8, 16, 6000, 128, true, true},                                          /* 48 tiles */
-      {4, 20, 20, 16, 8000, 64, true, false},                                        /* one warp's rows of 64 columns */
-      {14, 6, 6, 19, 9000, 64, false, false},   {8, 8, 8, 19, 9000, 64, true, true}, /* 64 tiles */
+      {6, 8, 8, 16, 6000, 128, false, true},  /* 48 tiles */
+      {4, 20, 20, 16, 8000, 64, true, false}, /* one warp's rows of 64 columns */
+      {14, 6, 6, 19, 9000, 64, false, false},   {8, 8, 8, 19, 9000, 64, false, true}, /* 64 tiles */
       {1, 48, 48, 1, 7613, 256, false, true},   {4, 20, 20, 16, 3000, 256, false, false},
       {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, true, true},
       {20, 4, 4, 1, 11808, 128, false, true}, /* more than 300 MB */
@@ -71,7 +71,7 @@ static void test_decode_own__two_rounds_of_wide_tiles_are_another_familys(void *
 static void test_decode_own__a_short_round_is_another_familys(void **state) {
   static const struct row rows[] = {
       {7, 128, 8, 1, 350, 128, false, false}, {7, 128, 8, 1, 700, 128, false, false},
-      {7, 128, 8, 1, 850, 128, true, true},   {3, 64, 8, 1, 350, 128, false, false},
+      {7, 128, 8, 1, 850, 128, false, true},  {3, 64, 8, 1, 350, 128, false, false},
       {3, 64, 8, 1, 512, 128, true, true},    {2, 64, 8, 1, 350, 128, true, true}, /* 16 tiles: parts */
       {12, 8, 8, 1, 662, 64, true, false},    {12, 8, 8, 1, 300, 64, false, false},
       {6, 8, 8, 1, 300, 40, true, true},
