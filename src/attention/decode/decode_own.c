@@ -62,6 +62,13 @@ static bool is_one_tile(const kjit_attention_problem *problem) {
   return problem->seq_q * packed <= DECODE_M;
 }
 
+/* With slow memory one warp's rows of heads of 64 columns, and of heads whose rows are no whole lines, are read here by
+ * few bytes on their way (decode_choose.c). */
+static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
+  return decode_has_slow_memory(card) && rows <= DECODE_WARP_ROWS &&
+         (decode_is_odd(problem->head_dim) || widest(problem) == DECODE_BAND_COLUMNS);
+}
+
 /* So many tiles that each multiprocessor has one, or nearly: attention_sm90 computes a step while it loads the next
  * two, so that a multiprocessor reads 45 to 58 bytes a ns, and 60 to 90 of them all that memory gives. Here a block of
  * threads waits for each step, and parts that would make it up have to be merged. us, here and there, on an H200 and an
@@ -75,10 +82,10 @@ static bool is_one_tile(const kjit_attention_problem *problem) {
  */
 static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors, columns = widest(problem);
-  const bool is_slow = decode_has_slow_memory(card), is_odd = decode_is_odd(problem->head_dim);
-  const bool is_few = is_slow ? is_odd || columns == DECODE_BAND_COLUMNS : is_odd && columns <= WIDE_COLUMNS;
+  const bool is_slow = decode_has_slow_memory(card);
+  const bool is_odd = columns <= WIDE_COLUMNS && decode_is_odd(problem->head_dim) && rows <= DECODE_WARP_ROWS;
   if (heads > all || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
-  if (rows <= DECODE_WARP_ROWS && is_few) return false;
+  if (is_odd || is_read_by_few_bytes(problem, rows, card)) return false;
   if (decode_key_bytes(problem) > (is_slow ? MOST_SLOW_BYTES : MOST_BYTES)) return false;
   return heads * WHOLE_BYTES_A_US >= card->memory_bytes_a_us;
 }
@@ -93,16 +100,18 @@ static bool is_two_rounds_of_wide_tiles(const kjit_attention_problem *problem, c
 /* Few keys of tiles that one round takes: attention_sm90 begins and ends sooner, us, here, by attention_serving_sm90
  * where that takes them, and there, on an H200: 16 query heads of 56 key heads over 350 keys of 128 columns 12.8 and
  * 10.8, over 700 15.7 and 14.7; 8 of 24 over 350 10.6 and 10.2; one of 96 over 300 12.4 and 11.2; on an H100 10.5 and
- * 9.7 of 24 over 350, 15.5 and 12.8 of 80 over 400. One query of 96 heads over 662 keys of 64 columns is the other way
- * round there, 12.8 and 13.5. */
+ * 9.7 of 24 over 350, 15.5 and 13.3 of 80 over 400. What slow memory reads here by few bytes is the other way round
+ * there with more keys: one query of 96 heads over 662 keys of 64 columns 12.8 and 13.5, two of 112 over 500 of 96
+ * columns 15.6 and 16.6, but of 42 over 390 11.9 and 10.5. */
 bool decode_is_short_round(const kjit_attention_problem *problem, const struct decode_card *card) {
-  enum { MOST_KEYS = 512, MOST_OF_MANY = 850 };
-  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors, columns = widest(problem);
-  const bool is_narrow = decode_has_slow_memory(card) && columns == DECODE_BAND_COLUMNS;
-  const int64_t most = heads * 5 >= all * 2 && !is_narrow ? MOST_OF_MANY : MOST_KEYS;
+  enum { MOST_KEYS = 512, MOST_OF_MANY = 850, MOST_OF_FEW_BYTES = 448 };
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t most = is_read_by_few_bytes(problem, decode_rows_of(problem), card) ? MOST_OF_FEW_BYTES
+                       : heads * 5 >= all * 2                                       ? MOST_OF_MANY
+                                                                                    : MOST_KEYS;
   if (problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q > 1) return false; /* not measured */
   return heads <= all && heads * 6 >= all && problem->seq_kv >= LEAST_KEYS && problem->seq_kv < most &&
-         columns >= DECODE_BAND_COLUMNS && is_one_tile(problem);
+         widest(problem) >= DECODE_BAND_COLUMNS && is_one_tile(problem);
 }
 
 int64_t decode_key_bytes(const kjit_attention_problem *problem) {

@@ -74,7 +74,8 @@ static void test_decode_own__a_short_round_is_another_familys(void **state) {
       {7, 128, 8, 1, 850, 128, false, true},  {3, 64, 8, 1, 350, 128, false, false},
       {3, 64, 8, 1, 512, 128, true, true},    {2, 64, 8, 1, 350, 128, true, true}, /* 16 tiles: parts */
       {12, 8, 8, 1, 662, 64, true, false},    {12, 8, 8, 1, 300, 64, false, false},
-      {6, 8, 8, 1, 300, 40, true, true},
+      {6, 8, 8, 1, 300, 40, true, true},      {8, 28, 14, 1, 500, 96, true, false},
+      {3, 28, 14, 1, 390, 96, false, false},
   };
   (void)state;
   expect_rows(rows, sizeof rows / sizeof *rows);
