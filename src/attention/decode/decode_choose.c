@@ -106,16 +106,22 @@ static void choose_rounds(int64_t tiles, int64_t keys, const struct decode_card 
 
 /* Few keys of many heads that query heads share: two short steps, in as many blocks of threads as registers allow,
  * because each of them waits once. 64 columns, one query of 1,056 heads over 74 keys 15.8 us on an H200 and 16.2 on an
- * H100 (18.4 with two blocks and steps of 128 keys), 512 over 128 11.6 and 12.1 (13.5), 1,440 over 110 26.9 and 30.1
- * (33.5); 96 columns, 800 over 60 15.1 and 15.9 (17.5 and 17.9 with three steps). */
+ * H100 (18.4 with two blocks and steps of 128 keys), 512 over 128 11.6 and 12.1 (13.5), 11,018 over 111 96.8 (110 with
+ * two blocks). Of more columns two blocks, with steps of 32 keys where 64 would leave the last one emptier: 96 columns,
+ * 800 over 60 16.0 with 64 on an H100 (17.2 with 32); 112 columns, 1,626 over 94 33.8 with 32 on an H200 (38.6 with
+ * 64); 128 columns, 1,916 over 71 36.8 (42.8), 960 over 90 23.3 and 27.2 (27.0 and 28.9). */
 static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                             const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { MOST_KEYS = 128, STEP = 64, BLOCKS = 2, BLOCKS_OF_NARROW = 4 };
-  const int64_t tiles = problem->batch * problem->heads_kv;
-  if (problem->seq_kv > MOST_KEYS || rows > DECODE_WARP_ROWS || columns > DECODE_REGISTER_HEAD_DIM) return false;
+  enum { MOST_KEYS = 128, STEP = 64, SHORT_STEP = 32, BLOCKS = 2, BLOCKS_OF_NARROW = 4 };
+  const int64_t tiles = problem->batch * problem->heads_kv, keys = problem->seq_kv;
+  const bool is_emptier = integer_round_up(keys, STEP) > integer_round_up(keys, SHORT_STEP);
+  if (keys > MOST_KEYS || rows > DECODE_WARP_ROWS || columns > DECODE_REGISTER_HEAD_DIM) return false;
   if (problem->heads_q == problem->heads_kv || tiles <= card->multiprocessors) return false;
   config->stages = 2;
-  set_blocks(config, STEP, columns > DECODE_BAND_COLUMNS ? BLOCKS : BLOCKS_OF_NARROW);
+  if (columns <= DECODE_BAND_COLUMNS)
+    set_blocks(config, STEP, BLOCKS_OF_NARROW);
+  else
+    set_blocks(config, is_emptier ? SHORT_STEP : STEP, BLOCKS);
   return decode_fits(config);
 }
 

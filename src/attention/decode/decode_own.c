@@ -17,8 +17,8 @@ enum {
   LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
   WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
   WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted */
-  MOST_BYTES = 300000000,      /* of K and V of tiles that one round takes, up to which they were measured, */
-  MOST_SLOW_BYTES = 600000000, /* also with slow memory */
+  MOST_BYTES = 600000000,      /* of K and V of tiles that one round takes, up to which they were measured, and */
+  MOST_USUAL_BYTES = 300000000 /* of 64 and 128 columns without slow memory, up to which that is faster */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -77,16 +77,16 @@ static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t 
  * H200; 16 rows of 80 heads over 3,000 keys of 256 columns 91 and 71, 96 and 93; 40 rows of 96 heads over 6,000 keys of
  * 64 columns 67 and 51; 20 rows of 96 heads over 6,000 keys of 96 columns 81 and 68, 115 and 91.
  *
- * One warp's rows of heads of up to 128 columns that are no whole lines are read here by few bytes; with slow memory
- * those of 64 columns too, and as fast (16 rows of 80 heads over 8,000 keys 71 and 69). More bytes were not measured.
- */
+ * What slow memory reads here by few bytes is as fast (16 rows of 80 heads over 8,000 keys of 64 columns 71 and 69), as
+ * are more than 300 MB of whole lines on an H200 (one of 80 heads over 11,808 keys of 128 columns 129 and 129, of 128
+ * over 14,707 of 64 132 and 126), but not of other heads (one of 128 over 6,805 keys of 152 columns 203 and 162, over
+ * 9,139 of 72 143 and 127). More than 600 MB were not measured. */
 static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
-  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors, columns = widest(problem);
-  const bool is_slow = decode_has_slow_memory(card);
-  const bool is_odd = columns <= WIDE_COLUMNS && decode_is_odd(problem->head_dim) && rows <= DECODE_WARP_ROWS;
-  if (heads > all || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
-  if (is_odd || is_read_by_few_bytes(problem, rows, card)) return false;
-  if (decode_key_bytes(problem) > (is_slow ? MOST_SLOW_BYTES : MOST_BYTES)) return false;
+  const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
+  const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
+  if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
+  if (is_read_by_few_bytes(problem, rows, card)) return false;
+  if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
   return heads * WHOLE_BYTES_A_US >= card->memory_bytes_a_us;
 }
 

@@ -18,8 +18,9 @@
  *          19 of 84 over 9,000 of 64                      65, 72, 83, 62
  *
  * Rows that are no whole lines of 128 bytes ask for all lines that they touch: 20 rows of 96 heads over 6,000 keys of
- * 96 columns take 91 us on an H100 with steps of 64 keys and 100 with 96. Several rounds of tiles of up to 128 columns
- * were not measured where memory is not slow.
+ * 96 columns take 91 us on an H100 with steps of 64 keys and 100 with 96. Several rounds of tiles matter less: on an
+ * H200 56 rows of 588 heads over 1,680 keys of 128 columns take 139 with steps of 64 keys (141 before), 59 of 144 over
+ * 2,816 of 256 columns 141 with 64 and 144 with 48.
  *
  * Pure; any thread. */
 #include <stdbool.h>
@@ -31,11 +32,11 @@ enum {
   FLYING = 4400000,   /* bytes on their way with which memory gives most, and */
   FLYING_NS = 1400,   /* so many ns of what memory gives */
   LEAST_KEYS = 256,   /* with fewer keys a tile is mostly its beginning and its end */
-  LEAST_STEP = 48,    /* keys of a step; fewer were measured with slow memory alone */
+  LEAST_STEP = 48,    /* keys of a step, and */
+  LEAST_OF_MANY = 64, /* with several rounds; fewer pay with slow memory alone */
   SHORT_KEYS = 512,   /* with fewer keys steps are short, because the first one is waited for: of */
   SHORT_STEP = 64,    /* so many keys */
   LEAST_SHARE = 6,    /* multiprocessors for each tile, with more of which bytes do not matter */
-  WIDE_COLUMNS = 128, /* up to so many columns one round of tiles was measured alone */
   STEPS = 6
 };
 
@@ -63,9 +64,7 @@ static bool set_step(kjit_attention_sm90_config *config, int32_t keys, int32_t s
 
 static bool is_bound_by_memory(const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
                                const struct sm90_card *card, const kjit_attention_sm90_config *config) {
-  const bool is_measured = sm90_has_slow_memory(card) || tiles->count <= card->multiprocessors ||
-                           integer_max(config->head_dim, config->head_dim_v) > WIDE_COLUMNS;
-  return config->consumers == 1 && !config->split && !config->causal && problem->seq_kv >= LEAST_KEYS && is_measured &&
+  return config->consumers == 1 && !config->split && !config->causal && problem->seq_kv >= LEAST_KEYS &&
          sm90_tiles_read_alone(tiles) && tiles->count * LEAST_SHARE >= (int64_t)card->multiprocessors;
 }
 
@@ -75,9 +74,12 @@ void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_c
   const int64_t row = line_bytes(config->head_dim) + line_bytes(config->head_dim_v);
   const int64_t row_bytes = row * integer_min(tiles.count, card->multiprocessors);
   const int64_t most = FLYING + FLYING_NS * card->memory_bytes_a_ns;
+  const int32_t least = sm90_has_slow_memory(card)            ? 0
+                        : tiles.count > card->multiprocessors ? LEAST_OF_MANY
+                                                              : LEAST_STEP;
   if (!is_bound_by_memory(problem, &tiles, card, config)) return;
   for (size_t i = 0; i < STEPS; i++) {
-    const bool is_last = i + 1 == STEPS || (steps[i].keys == LEAST_STEP && !sm90_has_slow_memory(card));
+    const bool is_last = i + 1 == STEPS || steps[i].keys <= least;
     const int64_t bytes = steps[i].keys * steps[i].stages * row_bytes;
     const bool is_long = steps[i].keys > SHORT_STEP && problem->seq_kv < SHORT_KEYS;
     if (!is_last && (bytes > most || is_long)) continue;

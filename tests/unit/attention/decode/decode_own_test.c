@@ -48,7 +48,7 @@ static void test_decode_own__a_round_of_whole_tiles_is_another_familys(void **st
       {4, 20, 20, 16, 8000, 64, true, false}, /* one warp's rows of 64 columns */
       {14, 6, 6, 19, 9000, 64, false, false},   {8, 8, 8, 19, 9000, 64, false, true}, /* 64 tiles */
       {1, 48, 48, 1, 7613, 256, false, true},   {4, 20, 20, 16, 3000, 256, false, false},
-      {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, true, true},
+      {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, true, false},
       {20, 4, 4, 1, 11808, 128, false, true}, /* more than 300 MB */
       {80, 20, 1, 3, 6000, 128, true, true},  /* its rows are two tiles of packed heads */
       {1, 84, 84, 16, 6000, 32, true, true},
@@ -119,7 +119,7 @@ static void test_decode_own__few_keys_of_many_shared_heads_are_its_own(void **st
     int64_t batch, heads_q, heads_kv, seq_q, keys, head_dim;
     int32_t blocks_per_sm;
   } expected[] = {{22, 96, 48, 1, 74, 64, 4},  {64, 64, 8, 1, 128, 64, 4}, {60, 96, 24, 4, 110, 64, 4},
-                  {200, 16, 4, 1, 40, 64, 4},  {40, 40, 20, 1, 60, 96, 2}, {30, 64, 32, 1, 90, 128, 2},
+                  {200, 16, 4, 1, 40, 64, 4},  {40, 40, 20, 1, 60, 96, 2}, {30, 64, 32, 1, 127, 128, 2},
                   {20, 96, 24, 2, 120, 128, 2}};
   const struct decode_card *const cards[] = {&h100, &h200};
   (void)state;
@@ -135,6 +135,11 @@ static void test_decode_own__few_keys_of_many_shared_heads_are_its_own(void **st
     assert_int_equal(2, config.stages);
     assert_int_equal(expected[row].blocks_per_sm, config.blocks_per_sm);
   }
+  kjit_attention_decode_sm90_config emptier;
+  kjit_error error = {0};
+  const kjit_attention_problem short_steps = problem_of(30, 64, 32, 1, 90, 128);
+  assert_status(KJIT_OK, decode_choose(&short_steps, &h200, &emptier, &error), &error);
+  assert_int_equal(32, emptier.tile_n);
   const struct row others[] = {{22, 48, 48, 1, 74, 64, false, false},
                                {22, 96, 48, 1, 32, 64, false, false},
                                {22, 96, 48, 1, 74, 192, false, false}};
