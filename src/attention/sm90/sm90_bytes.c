@@ -34,9 +34,10 @@ enum {
   LEAST_KEYS = 256,   /* with fewer keys a tile is mostly its beginning and its end */
   LEAST_STEP = 48,    /* keys of a step, and */
   LEAST_OF_MANY = 64, /* with several rounds; fewer pay with slow memory alone */
-  SHORT_KEYS = 512,   /* with fewer keys steps are short, because the first one is waited for: of */
-  SHORT_STEP = 64,    /* so many keys */
-  LEAST_SHARE = 6,    /* multiprocessors for each tile, with more of which bytes do not matter */
+  LEAST_COLUMNS = 64, /* heads of fewer were not measured */
+  SHORT_KEYS = 512, /* with fewer keys one round of tiles takes short steps, because the first one is waited for: of */
+  SHORT_STEP = 64,  /* so many keys */
+  LEAST_SHARE = 6,  /* multiprocessors for each tile, with more of which bytes do not matter */
   STEPS = 6
 };
 
@@ -64,8 +65,9 @@ static bool set_step(kjit_attention_sm90_config *config, int32_t keys, int32_t s
 
 static bool is_bound_by_memory(const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
                                const struct sm90_card *card, const kjit_attention_sm90_config *config) {
-  return config->consumers == 1 && !config->split && !config->causal && problem->seq_kv >= LEAST_KEYS &&
-         sm90_tiles_read_alone(tiles) && tiles->count * LEAST_SHARE >= (int64_t)card->multiprocessors;
+  return integer_min(config->head_dim, config->head_dim_v) >= LEAST_COLUMNS && config->consumers == 1 &&
+         !config->split && !config->causal && problem->seq_kv >= LEAST_KEYS && sm90_tiles_read_alone(tiles) &&
+         tiles->count * LEAST_SHARE >= (int64_t)card->multiprocessors;
 }
 
 void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,
@@ -74,14 +76,13 @@ void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_c
   const int64_t row = line_bytes(config->head_dim) + line_bytes(config->head_dim_v);
   const int64_t row_bytes = row * integer_min(tiles.count, card->multiprocessors);
   const int64_t most = FLYING + FLYING_NS * card->memory_bytes_a_ns;
-  const int32_t least = sm90_has_slow_memory(card)            ? 0
-                        : tiles.count > card->multiprocessors ? LEAST_OF_MANY
-                                                              : LEAST_STEP;
+  const bool has_rounds = tiles.count > card->multiprocessors;
+  const int32_t least = sm90_has_slow_memory(card) ? 0 : has_rounds ? LEAST_OF_MANY : LEAST_STEP;
   if (!is_bound_by_memory(problem, &tiles, card, config)) return;
   for (size_t i = 0; i < STEPS; i++) {
     const bool is_last = i + 1 == STEPS || steps[i].keys <= least;
     const int64_t bytes = steps[i].keys * steps[i].stages * row_bytes;
-    const bool is_long = steps[i].keys > SHORT_STEP && problem->seq_kv < SHORT_KEYS;
+    const bool is_long = steps[i].keys > SHORT_STEP && problem->seq_kv < SHORT_KEYS && !has_rounds;
     if (!is_last && (bytes > most || is_long)) continue;
     if (set_step(config, steps[i].keys, steps[i].stages)) return;
   }

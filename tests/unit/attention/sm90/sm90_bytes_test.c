@@ -76,7 +76,8 @@ static void test_sm90_limit_bytes__more_tiles_take_no_longer_steps(void **state)
 static void test_sm90_limit_bytes__other_tiles_are_left_alone(void **state) {
   (void)state;
   kjit_attention_problem shared = few_rows(2, 40, 100, 6000, 128), causal = few_rows(4, 20, 16, 5871, 128);
-  const kjit_attention_problem rounds = few_rows(40, 8, 40, 900, 128), few_keys = few_rows(4, 20, 16, 200, 128);
+  const kjit_attention_problem rounds = few_rows(40, 8, 40, 900, 128), few_keys = few_rows(4, 20, 16, 200, 128),
+                               short_rounds = few_rows(212, 8, 16, 402, 64), narrow = few_rows(18, 48, 16, 3725, 32);
   shared.heads_kv = 20;
   causal.flags = KJIT_ATTENTION_CAUSAL;
   assert_true(chosen_on(&shared, H200_GB_S).tile_n == 128);
@@ -84,6 +85,8 @@ static void test_sm90_limit_bytes__other_tiles_are_left_alone(void **state) {
   assert_int_equal(chosen_on(&rounds, H200_GB_S).tile_n, 64);
   assert_int_equal(chosen_on(&rounds, H100_GB_S).tile_n, 64);
   assert_int_equal(chosen_on(&few_keys, H200_GB_S).stages, 3);
+  assert_int_equal(chosen_on(&short_rounds, H200_GB_S).tile_n, 128);
+  assert_int_equal(chosen_on(&narrow, H200_GB_S).stages, 4);
 }
 
 /* Little more than half of the multiprocessors read all that memory gives; with few keys, merging costs more. */
