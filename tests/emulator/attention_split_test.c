@@ -108,7 +108,7 @@ static void test_attention_decode_sm90__few_rows_are_right(void **state) {
 /* One position and several, more rows than a tile of 64 has, of several tiles; batch entries that two share a lane. */
 static void test_one_part__few_tiles_are_right(void **state) {
   static const struct shape shapes[] = {{1, 14, 2, 1, 1500, 64, 64, 0, NULL},   {1, 8, 2, 5, 1030, 72, 40, 1, NULL},
-                                        {1, 30, 1, 5, 1500, 128, 128, 1, NULL}, {19, 1, 1, 1, 700, 128, 128, 0, NULL},
+                                        {1, 30, 1, 5, 1500, 128, 128, 1, NULL}, {19, 1, 1, 1, 900, 128, 128, 0, NULL},
                                         {1, 8, 1, 1, 3001, 64, 64, 0, NULL},    {2, 3, 3, 1, 2000, 40, 96, 0, NULL},
                                         {1, 6, 1, 33, 1100, 72, 40, 0, NULL},   {1, 40, 2, 6, 1100, 64, 64, 1, NULL},
                                         {5, 8, 1, 16, 1500, 128, 128, 0, NULL}};

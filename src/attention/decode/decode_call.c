@@ -14,6 +14,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/decode/decode_choose.h"
+#include "attention/decode/decode_own.h"
 #include "attention/rule.h"
 #include "attention/stream_workspace.h"
 #include "attention/tensor_box.h"

@@ -1,6 +1,6 @@
-/* The planner of attention_decode_sm90: which problems are its own, and the config for each.
+/* The planner of attention_decode_sm90: the config for each problem that is its own.
  *
- * 1. The problem is one of few rows over many keys, or another family takes it.
+ * 1. The problem is one of few rows over many keys, or another family takes it (decode_own.h).
  * 2. Tile and blocks of threads on an SM are those of which a launch takes least by the model of decode_runs.h; as many
  *    stages as shared memory holds.
  *
@@ -9,115 +9,14 @@
 
 #include <stdbool.h>
 
+#include "attention/decode/decode_own.h"
 #include "base/error.h"
 #include "base/integer.h"
 
 enum {
-  MAX_HEAD = 256,          /* most columns of a head */
-  FEW_ROWS = DECODE_M,     /* query rows of a key head: with more, products take longer than memory does */
-  LEAST_KEYS = 256,        /* with fewer keys a launch is mostly its beginning and its end */
-  LEAST_OF_MANY = 129,     /* the same where there are more key heads than SMs and query heads share them */
-  LEAST_OF_FEW = 65,       /* the same for one query of few columns with no more key heads than SMs */
-  ROWS_OF_A_WARP = 16,     /* rows that use all of a warp's products, which a tile makes in any case */
-  SLOW_BYTES_A_US = 25000, /* bytes for each SM below which memory is slow */
-  FEW_KEYS = 1024,    /* keys up to which one warp's rows of many heads were measured with memory that is not slow */
   LONG_KEYS = 512,    /* keys from which on many tiles take steps of 128 keys, with slow memory */
   NARROW_KEYS = 2048, /* keys from which on heads of less than 64 columns are as wider ones, with slow memory */
-  LEAST_BYTES = 32 << 20, /* of K and V, from which on a launch does not mostly wait for its first and last steps */
-  WIDE_COLUMNS = 128      /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
 };
-
-#define MAX_SEQ    (INT64_C(1) << 30)
-#define MAX_BLOCKS (INT64_C(1) << 30)
-
-kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
-  const int64_t heads = problem->batch * problem->heads_q;
-  if (problem->seq_q <= MAX_SEQ && problem->seq_kv <= MAX_SEQ &&
-      integer_divide_up(problem->seq_kv, 16) <= MAX_BLOCKS / integer_max(heads, 1) / problem->seq_q)
-    return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "seq_kv is %lld: attention_decode_sm90 takes at most 2^34 keys over all rows of all heads",
-                   (long long)problem->seq_kv);
-}
-
-bool decode_has_slow_memory(const struct decode_card *card) {
-  return card->memory_bytes_a_us < SLOW_BYTES_A_US * card->multiprocessors;
-}
-
-static bool is_odd(int64_t columns) {
-  return columns % DECODE_BAND_COLUMNS != 0;
-}
-
-/* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. With slow
- * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
- * of 120 columns: 215 us on an H100 and 171 here), but for more than half of a tile's also where heads fill two thirds
- * of the card (44 rows of 96 heads over 11,055 keys of 112: 195 and 213), or so few that it splits keys (50 rows of 12
- * heads over 2,439 keys of 96: 21 and 26). */
-static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows,
-                                       const struct decode_card *card) {
-  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
-  const bool fills = heads * 5 >= all * 4;
-  if (!decode_has_slow_memory(card) || !is_odd(problem->head_dim)) return rows >= ROWS_OF_A_WARP && fills;
-  if (rows > FEW_ROWS / 2) return heads * 3 >= all * 2 || heads * 4 <= all;
-  return rows > ROWS_OF_A_WARP && fills;
-}
-
-/* Bytes of K and V. */
-static int64_t key_bytes(const kjit_attention_problem *problem) {
-  enum { ELEMENT_BYTES = 2 };
-  return problem->batch * problem->heads_kv * problem->seq_kv * (problem->head_dim + problem->head_dim_v) *
-         ELEMENT_BYTES;
-}
-
-/* One warp's rows of more heads of 64 columns than two for each multiprocessor: here by few bytes on their way and by
- * attention_sm90, us: 672 heads over 243 keys 22.8 and 25.9 on an H200, 26.9 and 30.4 on an H100; on an H200 400 over
- * 600 26.3 and 30.7, 960 over 1,000 72.5 and 76.5. Of 128 columns attention_sm90 is as fast or faster. Slow memory
- * gives as much to so few bytes whatever the heads and keys. */
-static bool is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64_t rows,
-                                    const struct decode_card *card) {
-  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
-  if (rows != ROWS_OF_A_WARP || key_bytes(problem) < LEAST_BYTES) return false;
-  if (problem->head_dim != DECODE_BAND_COLUMNS || problem->head_dim_v != DECODE_BAND_COLUMNS) return false;
-  return decode_has_slow_memory(card) ? heads >= all : heads > 2 * all && problem->seq_kv <= FEW_KEYS;
-}
-
-/* Four warps are all that an SM then holds, and each of them reads K and V of a step from shared memory for its own 16
- * rows. On an H200, here and by attention_sm90: 58 rows of 7 heads over 62,245 keys of 192 columns 171 and 126 us, 64
- * rows of 20 heads over 383 keys of 152 columns 31 and 12, and no shape tried was slower there. */
-static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t rows) {
-  return rows > FEW_ROWS / 2 && integer_max(problem->head_dim, problem->head_dim_v) > WIDE_COLUMNS;
-}
-
-/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
- */
-static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
-  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
-         problem->heads_q / problem->heads_kv <= ROWS_OF_A_WARP &&
-         integer_max(problem->head_dim, problem->head_dim_v) <= DECODE_BAND_COLUMNS;
-}
-
-static kjit_status check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
-  const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
-  if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
-      problem->head_dim_v > MAX_HEAD)
-    return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "head_dim is %lld and head_dim_v %lld: attention_decode_sm90 takes multiples of 8 up to 256",
-                     (long long)problem->head_dim, (long long)problem->head_dim_v);
-  const bool has_many =
-      problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
-  const bool is_warp = is_warp_of_narrow_heads(problem, rows, card);
-  const int64_t least = has_many && (rows < ROWS_OF_A_WARP || is_warp) ? LEAST_OF_MANY
-                        : is_one_query_of_few_heads(problem, card)     ? LEAST_OF_FEW
-                                                                       : LEAST_KEYS;
-  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_wide_for_many_rows(problem, rows) &&
-      (is_warp || !is_many_rows_of_many_heads(problem, rows, card)))
-    return decode_check_problem(problem, error);
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "seq_q is %lld and seq_kv %lld: attention_decode_sm90 is for at most 64 query rows of a key head "
-                   "over at least 256 keys, at most 32 of more than 128 columns, and for fewer than 16 where key heads "
-                   "fill the card",
-                   (long long)problem->seq_q, (long long)problem->seq_kv);
-}
 
 /* The largest number of stages that fits, if any. */
 static bool fill_stages(kjit_attention_decode_sm90_config *config) {
@@ -147,8 +46,8 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
-  if (!decode_has_slow_memory(card) || rows > ROWS_OF_A_WARP || columns > WIDEST) return false;
-  if (!is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
+  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns > WIDEST) return false;
+  if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
   const bool fills_two = places / integer_max(tiles, 1) * tiles * 10 >= places * 9;
@@ -164,17 +63,66 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* Slow memory, more rows than a warp's, heads of 65 to 128 columns whose rows are no whole lines, and more of them than
+ * multiprocessors: two blocks of threads, which take all of them at once, with the longest steps that keep what is on
+ * their way below 10 MB of lines. 40 rows of 240 heads over 2,000 keys of 96 columns take 76.5 us on an H100 with steps
+ * of 32 keys, 79.6 with 48 and 85.2 with 64; 44 rows of 144 heads over 5,702 keys 126 with 64 (L2 fetches whole lines)
+ * and 141 with 48. */
+static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                                const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { STEPS = 3, STAGES = 2, LINE_BYTES = 128, ELEMENT_BYTES = 2, FLYING = 10000000 };
+  static const int32_t steps[STEPS] = {64, 48, 32};
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t row_bytes = integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES) * 2;
+  if (!decode_has_slow_memory(card) || rows <= DECODE_WARP_ROWS || tiles <= all || tiles > 2 * all) return false;
+  if (!decode_is_odd(columns) || columns < DECODE_BAND_COLUMNS || columns > DECODE_REGISTER_HEAD_DIM) return false;
+  config->stages = STAGES;
+  for (size_t i = 0; i < STEPS; i++) {
+    set_blocks(config, steps[i], 2);
+    if (steps[i] * STAGES * row_bytes * tiles <= FLYING && decode_fits(config)) return true;
+  }
+  return decode_fits(config);
+}
+
 /* More tiles than two blocks of threads on each multiprocessor take: three or four blocks, of which the rounds hold
- * fewer tiles in all; short steps, unless the last one would be emptier. 300 tiles over 5,502 keys of 64 columns take
- * 156 us on an H100 with three blocks (159 with two), 304 over 1,694 61.0 (67.1); 400 tiles over 600 26.3 on an H200
- * with four blocks and 34.8 with three, which leave four tiles for a second round. */
-static void choose_rounds(int64_t tiles, int64_t keys, int64_t all, kjit_attention_decode_sm90_config *config) {
-  enum { STEP = 64, SHORT_STEP = 48, THREE = 3, FOUR = 4, MORE_PERCENT = 101 };
+ * fewer tiles in all. A multiprocessor holds three blocks with steps of 64 keys and four with 48, whatever the field
+ * says, so steps follow from that where there are two rounds; but the last step is not to be emptier. 300 tiles
+ * over 5,502 keys of 64 columns take 156 us on an H100 with three blocks (159 with two), 304 over 1,694 61.0 (67.1);
+ * 400 tiles over 600 26.3 on an H200 with four blocks and 34.8 with three, which leave four tiles for a second round;
+ * 600 over 1,000 79 on an H100 with 48 keys, of which 72 tiles are a second round, and 69 with 64. */
+static void choose_rounds(int64_t tiles, int64_t keys, const struct decode_card *card,
+                          kjit_attention_decode_sm90_config *config) {
+  enum { STEP = 64, SHORT_STEP = 48, THREE = 3, FOUR = 4, TWO_ROUNDS = 6, MORE_PERCENT = 101 };
+  const int64_t all = card->multiprocessors;
   const int64_t of_three = integer_divide_up(tiles, THREE * all) * THREE;
   const int64_t of_four = integer_divide_up(tiles, FOUR * all) * FOUR;
   const int64_t most = integer_round_up(keys, STEP) * MORE_PERCENT;
   const bool is_emptier = integer_round_up(keys, SHORT_STEP) * 100 > most;
-  set_blocks(config, is_emptier ? STEP : SHORT_STEP, of_four < of_three ? FOUR : THREE);
+  const bool wants_four = of_four < of_three;
+  const bool is_slow = decode_has_slow_memory(card), is_at_once = tiles <= THREE * all;
+  const bool wants_long = !wants_four && tiles <= TWO_ROUNDS * all && !(is_slow && is_at_once);
+  set_blocks(config, is_emptier || wants_long ? STEP : SHORT_STEP, wants_four ? FOUR : THREE);
+}
+
+/* Few keys of many heads that query heads share: two short steps, in as many blocks of threads as registers allow,
+ * because each of them waits once. 64 columns, one query of 1,056 heads over 74 keys 15.8 us on an H200 and 16.2 on an
+ * H100 (18.4 with two blocks and steps of 128 keys), 512 over 128 11.6 and 12.1 (13.5), 11,018 over 111 96.8 (110 with
+ * two blocks). Of more columns two blocks, with steps of 32 keys where 64 would leave the last one emptier: 96 columns,
+ * 800 over 60 16.0 with 64 on an H100 (17.2 with 32); 112 columns, 1,626 over 94 33.8 with 32 on an H200 (38.6 with
+ * 64); 128 columns, 1,916 over 71 36.8 (42.8), 960 over 90 23.3 and 27.2 (27.0 and 28.9). */
+static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                            const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { MOST_KEYS = 128, STEP = 64, SHORT_STEP = 32, BLOCKS = 2, BLOCKS_OF_NARROW = 4 };
+  const int64_t tiles = problem->batch * problem->heads_kv, keys = problem->seq_kv;
+  const bool is_emptier = integer_round_up(keys, STEP) > integer_round_up(keys, SHORT_STEP);
+  if (keys > MOST_KEYS || rows > DECODE_WARP_ROWS || columns > DECODE_REGISTER_HEAD_DIM) return false;
+  if (problem->heads_q == problem->heads_kv || tiles <= card->multiprocessors) return false;
+  config->stages = 2;
+  if (columns <= DECODE_BAND_COLUMNS)
+    set_blocks(config, STEP, BLOCKS_OF_NARROW);
+  else
+    set_blocks(config, is_emptier ? SHORT_STEP : STEP, BLOCKS);
+  return decode_fits(config);
 }
 
 /* Slow memory and heads of 64 or 128 columns: two steps of 64 keys on their way to each of two blocks of threads, some
@@ -188,16 +136,17 @@ static void choose_rounds(int64_t tiles, int64_t keys, int64_t all, kjit_attenti
 static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { STEP = 64, LEAST_OF_PARTS = 96 << 20 };
-  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, bytes = key_bytes(problem);
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors,
+                bytes = decode_key_bytes(problem);
   const bool is_narrow = columns == DECODE_BAND_COLUMNS, is_whole = tiles >= all;
-  const bool is_slow = decode_has_slow_memory(card) && rows <= ROWS_OF_A_WARP;
-  if (!is_slow && !is_warp_of_narrow_heads(problem, rows, card)) return false;
-  if (is_odd(problem->head_dim) || is_odd(problem->head_dim_v)) return false;
+  const bool is_slow = decode_has_slow_memory(card) && rows <= DECODE_WARP_ROWS;
+  if (!is_slow && !decode_is_warp_of_narrow_heads(problem, rows, card)) return false;
+  if (decode_is_odd(problem->head_dim) || decode_is_odd(problem->head_dim_v)) return false;
   if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole)) return false;
-  if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : LEAST_BYTES)) return false;
+  if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : DECODE_LEAST_BYTES)) return false;
   config->stages = 2;
   if (is_narrow && tiles > 2 * all)
-    choose_rounds(tiles, problem->seq_kv, all, config);
+    choose_rounds(tiles, problem->seq_kv, card, config);
   else
     set_blocks(config, STEP, 2);
   return decode_fits(config);
@@ -231,7 +180,9 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
+  if (choose_few_keys(problem, rows, columns, card, config)) return;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
+  if (choose_side_by_side(problem, rows, columns, card, config)) return;
   if (choose_two_steps(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;
@@ -249,9 +200,9 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
 
 kjit_status decode_choose(const kjit_attention_problem *problem, const struct decode_card *card,
                           kjit_attention_decode_sm90_config *out, kjit_error *error) {
-  kjit_status status = check_own(problem, card, error);
+  kjit_status status = decode_check_own(problem, card, error);
   if (status != KJIT_OK) return status;
-  const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
+  const int64_t rows = decode_rows_of(problem);
   kjit_attention_decode_sm90_config config = {.dtype = problem->dtype,
                                               .head_dim = (int32_t)problem->head_dim,
                                               .head_dim_v = (int32_t)problem->head_dim_v,

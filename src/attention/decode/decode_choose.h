@@ -10,11 +10,4 @@
 kjit_status decode_choose(const kjit_attention_problem *problem, const struct decode_card *card,
                           kjit_attention_decode_sm90_config *out, kjit_error *error);
 
-/* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
-kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_error *error);
-
-/* An H100's memory gives a multiprocessor 21 bytes a ns, an H200's 30. With less than 25, two steps that are on their
- * way are enough, and more of them only part blocks that read heads that lie side by side. */
-bool decode_has_slow_memory(const struct decode_card *card);
-
 #endif

@@ -29,7 +29,8 @@ enum {
   MOST_ROUNDS = 4,       /* rounds of parts over the card that even_out() makes at most */
   EVEN_PERCENT = 7,      /* what it must gain at least */
   EVEN_LEAST = 25000,    /* ns: it leaves shorter launches as they are */
-  EVEN_RUN = 12          /* ns that it reckons for merging each run */
+  EVEN_RUN = 12,         /* ns that it reckons for merging each run */
+  SLOW_MEMORY = 25000    /* bytes for each SM below which memory is slow */
 };
 
 struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
@@ -44,6 +45,10 @@ struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
 struct decode_card decode_card_of(const struct family_place *place) {
   const int64_t gb_s = place->figures.memory_gb_s ? place->figures.memory_gb_s : CARD_USUAL_MEMORY_GB_S;
   return (struct decode_card){.multiprocessors = place->sm_count, .memory_bytes_a_us = gb_s * 1000 * MEMORY_PARTS / 6};
+}
+
+bool decode_has_slow_memory(const struct decode_card *card) {
+  return card->memory_bytes_a_us < SLOW_MEMORY * card->multiprocessors;
 }
 
 /* What a launch is reckoned from. */
@@ -145,13 +150,15 @@ struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_a
  * same places: all whole tiles or parts of them at once, or so many rounds of them that each is short. Runs that end
  * inside of tiles, and tiles of a second round, are elsewhere in their keys than their neighbours. Measured on an H100,
  * with lines of 128 bytes and without, us: all at once, 72 columns 150 and 166, 88 columns 133 and 144, 112 columns 119
- * and 135, 160 columns 69 and 72; many rounds, 80 columns 168 and 172, 120 columns 164 and 171; runs that end inside of
- * tiles, 88 columns 238 and 215, 72 columns 276 and 250; one to four rounds, 72 columns 184 and 173, 192 and 178. */
+ * and 135, 160 columns 69 and 72, with 98,000 bytes 96 columns 126 and 142; many rounds, 80 columns 168 and 172, 120
+ * columns 164 and 171; runs that end inside of tiles, 88 columns 238 and 215, 72 columns 276 and 250; one to four
+ * rounds, 72 columns 184 and 173, 192 and 178. */
 bool decode_shares_lines(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                          int64_t runs, int64_t multiprocessors) {
-  enum { SHARED_BYTES = 93000, SHORT_ROUNDS = 4 }; /* with 110,000 bytes lines are fetched twice in any case */
+  enum { SHARED_BYTES = 93000, AT_ONCE_BYTES = 99000, SHORT_ROUNDS = 4 }; /* with 110,000 lines are fetched twice */
   const int64_t keys = (int64_t)config->blocks_per_sm * config->stages * config->tile_n;
   const int64_t resident = multiprocessors * config->blocks_per_sm;
-  if (keys * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES >= SHARED_BYTES) return false;
+  const int64_t most = runs <= resident ? AT_ONCE_BYTES : SHARED_BYTES;
+  if (keys * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES >= most) return false;
   return runs % tiles->count == 0 && (runs <= resident || runs >= SHORT_ROUNDS * resident);
 }

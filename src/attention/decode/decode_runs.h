@@ -26,6 +26,10 @@ struct decode_card {
 
 struct decode_card decode_card_of(const struct family_place *place);
 
+/* An H100's memory gives a multiprocessor 21 bytes a ns, an H200's 30. With less than 25, two steps that are on their
+ * way are enough, and more of them only part blocks that read heads that lie side by side. */
+bool decode_has_slow_memory(const struct decode_card *card);
+
 struct decode_plan {
   uint32_t runs; /* at least 1, at most the key blocks of all tiles */
   int64_t time;  /* the modelled time of a launch, in nanoseconds, before runs are made more even: good for comparing

@@ -5,17 +5,19 @@
  * these it computes faster than other families, and with which tile: 64 rows, and 128 for more rows of a key head. It
  * begins and ends faster than they do, and where a launch is more than that they are ahead in some cases:
  *
- * 1. few keys;
+ * 1. few keys, of many tiles more of them;
  * 2. heads of less than 64 columns, unless parts are short, because attention_decode_sm90 has more blocks of threads on
  *    a multiprocessor;
  * 3. with slow memory, up to 16 rows of heads whose rows are no whole lines, of which attention_decode_sm90 has few
  *    bytes on their way at a time;
- * 4. more than 64 rows in many tiles, because attention_sm90 multiplies faster.
+ * 4. with slow memory, up to 16 rows of heads of 64 columns and more than 300 MB of keys and values, for the same
+ *    reason;
+ * 5. more than 64 rows in many tiles, because attention_sm90 multiplies faster.
  *
  * docs/lab-notes/decode.md has the measurements. Threads: pure functions. */
 #include "attention/serving_sm90/one_part_choose.h"
 
-#include "attention/decode/decode_choose.h"
+#include "attention/decode/decode_own.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -24,12 +26,14 @@ enum {
   LEAST_KEYS = 512,
   LEAST_KEYS_OF_MANY_ROWS = 768,
   LEAST_KEYS_OF_SOME_TILES = 896,
-  NARROW_BLOCKS = 4,    /* blocks of keys in a part of heads of less than 64 columns, at most */
-  ROWS_OF_A_WARP = 16,  /* for which attention_decode_sm90 knows slow memory */
-  FEW_TILES_SHARE = 16, /* multiprocessors for each tile of 128 rows, with which products do not decide */
-  SOME_TILES_SHARE = 8, /* the same, with which short parts gain */
-  MOST_BATCH = 64,      /* a lane of a warp has two sequences */
-  LEAST_PART_KEYS = 128 /* part.cuh */
+  NARROW_BLOCKS = 4,           /* blocks of keys in a part of heads of less than 64 columns, at most */
+  FEW_TILES_SHARE = 16,        /* multiprocessors for each tile of 128 rows, with which products do not decide */
+  SOME_TILES_SHARE = 8,        /* the same, with which short parts gain */
+  MOST_SLOW_BYTES = 300000000, /* of K and V of 64 columns with slow memory, which two steps of attention_decode_sm90
+                                  use more of: 45 tiles over 41,810 keys 190 us here on an H100 and 182 there, 48 over
+                                  42,738 199 and 189 */
+  MOST_BATCH = 64,             /* a lane of a warp has two sequences */
+  LEAST_PART_KEYS = 128        /* part.cuh */
 };
 
 #define MOST_KEYS (INT64_C(1) << 26) /* counted by sums of fp32 */
@@ -82,8 +86,10 @@ static bool is_fast_for_few_rows(const kjit_attention_problem *problem, const st
   const struct decode_card card = decode_card_of(place);
   const bool is_odd = problem->head_dim % band != 0 || problem->head_dim_v % band != 0;
   const struct one_part_tiles tiles = one_part_tiles_of(problem, config, place->sm_count);
-  if (problem->seq_kv < LEAST_KEYS) return false;
-  if (is_odd && rows_of(problem) <= ROWS_OF_A_WARP && decode_has_slow_memory(&card)) return false;
+  if (problem->seq_kv < LEAST_KEYS || decode_is_short_round(problem, &card)) return false;
+  const bool has_much =
+      integer_max(problem->head_dim, problem->head_dim_v) == band && decode_key_bytes(problem) > MOST_SLOW_BYTES;
+  if ((is_odd || has_much) && rows_of(problem) <= DECODE_WARP_ROWS && decode_has_slow_memory(&card)) return false;
   if (integer_max(problem->head_dim, problem->head_dim_v) >= band) return true;
   return tiles.part_blocks <= NARROW_BLOCKS;
 }

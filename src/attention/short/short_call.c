@@ -39,7 +39,8 @@ static const struct runtime_slot slot = {create_maps, destroy_maps};
 
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                           kjit_error *error) {
-  return short_choose(problem, place->sm_count, (kjit_attention_short_sm90_config *)values, error);
+  const struct sm90_card card = sm90_card_of(place->sm_count, &place->figures);
+  return short_choose(problem, &card, (kjit_attention_short_sm90_config *)values, error);
 }
 
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {

@@ -3,13 +3,14 @@
 #define KJIT_ATTENTION_SHORT_SHORT_CHOOSE_H
 
 #include "attention/short/short_config.h"
+#include "attention/sm90/sm90_tiles.h"
 
 /* Tiles of 64 queries over all query heads and batch entries. */
 int64_t short_tiles(const kjit_attention_problem *problem);
 
 /* Choose for a problem whose defaults are filled in. KJIT_ERR_UNSUPPORTED, with the reason, for a problem that the
  * family does not compute, or that another family computes faster. */
-kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_count,
+kjit_status short_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                          kjit_attention_short_sm90_config *out, kjit_error *error);
 
 /* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */

@@ -5,6 +5,7 @@
  * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are split (split-KV), by the model of sm90_tiles.h.
  * 3. The largest tile that fits registers and shared memory; more stages where there is room.
  * 4. Where tiles have few key blocks, memory of its own for O beside two Q buffers (sm90_output.c).
+ * 5. Steps by the bytes on their way for tiles that read keys alone (sm90_bytes.c).
  *
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
@@ -156,6 +157,14 @@ static int64_t margin_of(const kjit_attention_problem *problem) {
   return problem->head_dim_v > NARROW_STEP ? 2 : 6;
 }
 
+/* Without a mask a tile of two consumers begins sooner, and leaves less of its last step empty, with steps of 64 keys:
+ * 199 queries and keys of 31 x 96 heads of 128 columns take 220 us on an H100, and 243 with steps of 128; 248 of 112 x
+ * 8 87 and 90; 119 of 115 x 64/32 253 and 269; 128 of 512 x 16 of 64 columns 213 and 226. */
+static bool wants_short_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  return config->consumers == 2 && config->packed == 1 && !config->split && config->tile_n > FEW_KEYS &&
+         problem->seq_kv <= SHORT_KEYS && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
  * less. On the triangle of a causal mask shorter steps leave fewer scores beyond it, which is much of short queries. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct steps *steps, int32_t best,
@@ -165,6 +174,7 @@ static void choose_consumers(const kjit_attention_problem *problem, const struct
   const bool has_three = config->consumers == 3;
   if (config->consumers < 2) return;
   set_consumers(config, steps, problem->seq_kv, 2);
+  if (wants_short_steps(problem, config)) config->tile_n = FEW_KEYS;
   const int64_t margin = best == 3 ? 0 : margin_of(problem);
   const int32_t three = steps->tile_n_of_three;
   if (has_three) consider_whole(problem, card, 3, shorten(three, problem->seq_kv), margin, config);
@@ -253,14 +263,6 @@ static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm9
     config->stages--;
     return;
   }
-}
-
-/* Without a mask a tile of two consumers begins sooner, and leaves less of its last step empty, with steps of 64 keys:
- * 199 queries and keys of 31 x 96 heads of 128 columns take 220 us on an H100, and 243 with steps of 128; 248 of 112 x
- * 8 87 and 90; 119 of 115 x 64/32 253 and 269; 128 of 512 x 16 of 64 columns 213 and 226. */
-static bool wants_short_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
-  return config->consumers == 2 && config->packed == 1 && !config->split && config->tile_n > FEW_KEYS &&
-         problem->seq_kv <= SHORT_KEYS && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
 
 /* Short steps wait for memory more often than long ones. */
@@ -385,6 +387,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   const bool is_masked = config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem);
   if (is_masked || has_short_steps) add_third_stage(&config);
   sm90_keep_output(problem, card, is_triangle(problem), &config);
+  sm90_limit_bytes(problem, card, &config);
   status = sm90_check(&config, error);
   if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;

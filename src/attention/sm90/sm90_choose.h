@@ -17,6 +17,11 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
 void sm90_keep_output(const kjit_attention_problem *problem, const struct sm90_card *card, bool is_triangle,
                       kjit_attention_sm90_config *config);
 
+/* Step 5 of the choice: steps of so few keys that tiles which read keys alone have no more bytes on their way than
+ * memory has a use for. */
+void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,
+                      kjit_attention_sm90_config *config);
+
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or has them listed */

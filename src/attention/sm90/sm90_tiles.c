@@ -32,6 +32,10 @@ enum {
  * 128 keys and 128 columns of Q and V together. */
 static const int64_t softmax_ns[] = {780, 1100, 1370}, product_ns[] = {325, 325, 305};
 
+/* Bytes for each SM in a nanosecond below which memory is slow, as the model reckons them: an H100 has 24, an H200 34.
+ */
+#define SLOW_BYTES_A_NS INT64_C(28)
+
 /* What cycles and products are counted in: 1/1024 of an H200's. */
 #define UNIT INT64_C(1024)
 
@@ -52,6 +56,10 @@ struct sm90_card sm90_card_of(uint32_t multiprocessors, const struct family_figu
       .cycle = UNIT * CARD_USUAL_LOAD_MHZ / clock,
       .product = UNIT * CARD_USUAL_LOAD_MHZ * CARD_USUAL_TENSOR_FLOPS / (clock * tensor),
   };
+}
+
+bool sm90_has_slow_memory(const struct sm90_card *card) {
+  return card->memory_bytes_a_ns < SLOW_BYTES_A_NS * (int64_t)card->multiprocessors;
 }
 
 int64_t sm90_card_cycles(const struct sm90_card *card, int64_t time) {
@@ -189,6 +197,21 @@ int64_t sm90_tiles_steps(const struct sm90_tiles *tiles, const kjit_attention_sm
   return causal_blocks(tiles, config) * (tiles->count / tiles->query_tiles);
 }
 
+bool sm90_tiles_read_alone(const struct sm90_tiles *tiles) {
+  return tiles->query_tiles * tiles->heads_per_kv == 1;
+}
+
+/* Tiles of one consumer that read keys alone read 45 bytes a ns and more each, so that little more than half of an
+ * H200's SMs, and a third of an H100's, are faster than parts of tiles, which have to be merged: with up to 66 of what
+ * memory gives for each. Few keys take less time than merging them (docs/lab-notes/races.md). */
+static bool fill_the_memory(const struct sm90_tiles *tiles, const struct sm90_card *card) {
+  enum { FEW_KEYS = 850, WHOLE_BYTES_A_NS = 66 };
+  const int64_t all = card->multiprocessors;
+  if (!sm90_tiles_read_alone(tiles) || tiles->count > all) return false;
+  return tiles->count * WHOLE_BYTES_A_NS >= card->memory_bytes_a_ns ||
+         (tiles->seq_kv < FEW_KEYS && tiles->count * 6 >= all);
+}
+
 static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
   const int64_t rounds = integer_divide_up(tiles->count, multiprocessors);
   /* The tiles of long queries differ in length or end at different times, which evens out over several waves. */
@@ -221,6 +244,7 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
                          const struct sm90_card *card) {
   const uint32_t multiprocessors = card->multiprocessors;
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
+  if (config->consumers == 1 && fill_the_memory(tiles, card)) return 1;
   const int64_t whole = sm90_tiles_time(tiles, config, 1, card);
   const int64_t least = tiles->count >= multiprocessors     ? MERGE_OF_MANY
                         : config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE

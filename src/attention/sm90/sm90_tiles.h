@@ -3,6 +3,8 @@
 #ifndef KJIT_ATTENTION_SM90_SM90_TILES_H
 #define KJIT_ATTENTION_SM90_SM90_TILES_H
 
+#include <stdbool.h>
+
 #include <kjit/attention_sm90.h>
 
 #include "family/family.h"
@@ -27,6 +29,9 @@ struct sm90_card {
 
 struct sm90_card sm90_card_of(uint32_t multiprocessors, const struct family_figures *figures);
 
+/* Does memory give a multiprocessor as little as an H100's does (decode_has_slow_memory())? */
+bool sm90_has_slow_memory(const struct sm90_card *card);
+
 struct sm90_tiles {
   int64_t query_tiles;  /* query tiles of a head */
   int64_t heads;        /* heads as tiles count them: query heads, or packs of up to `packed` */
@@ -40,6 +45,9 @@ struct sm90_tiles {
 };
 
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config);
+
+/* Has every tile keys of its own, those of its key head? */
+bool sm90_tiles_read_alone(const struct sm90_tiles *tiles);
 
 /* The pairs of (batch, head) of one L2 section, on a card with `sm_count` SMs and this much L2. */
 int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,

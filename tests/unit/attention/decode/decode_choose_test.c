@@ -41,7 +41,7 @@ static void test_decode_choose__one_query_of_few_narrow_heads_is_its_own(void **
   kjit_attention_decode_sm90_config config;
   const kjit_attention_problem mine = problem_of(3, 8, 4, 1, 84, 64), few_keys = problem_of(3, 8, 4, 1, 64, 64),
                                wide = problem_of(3, 8, 4, 1, 84, 128), queries = problem_of(3, 8, 4, 2, 84, 64),
-                               many = problem_of(99, 8, 4, 1, 84, 64);
+                               many = problem_of(99, 4, 4, 1, 84, 64);
   (void)state;
   assert_int_equal(KJIT_OK, choose(&mine, &config));
   assert_int_equal(128, config.tile_n);
@@ -82,7 +82,7 @@ static uint32_t runs_of(int64_t batch, int64_t heads, int64_t keys) {
 
 static void test_decode_runs__end_where_tiles_end(void **state) {
   (void)state;
-  assert_int_equal(256, runs_of(8, 8, 8192));
+  assert_int_equal(256, runs_of(4, 8, 8192));
   assert_int_equal(240, runs_of(5, 8, 25872));
 }
 
@@ -140,7 +140,7 @@ static void test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks(void **sta
 
 static void test_decode_plan__takes_as_long_as_the_cards_memory(void **state) {
   kjit_attention_decode_sm90_config config;
-  const kjit_attention_problem problem = problem_of(8, 64, 8, 1, 8192, 128);
+  const kjit_attention_problem problem = problem_of(5, 64, 8, 1, 8192, 128);
   (void)state;
   assert_int_equal(KJIT_OK, choose(&problem, &config));
   const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
@@ -160,7 +160,7 @@ static void test_decode_choose__more_than_half_a_tile_of_wide_rows_is_not_its_ow
 
 static void test_decode_choose__rows_of_many_heads_are_not_its_own(void **state) {
   kjit_attention_decode_sm90_config config;
-  const kjit_attention_problem many = problem_of(60, 32, 32, 61, 307, 128), few = problem_of(1, 32, 32, 61, 307, 128),
+  const kjit_attention_problem many = problem_of(60, 32, 32, 61, 307, 128), few = problem_of(1, 32, 32, 61, 607, 128),
                                one = problem_of(60, 32, 32, 1, 307, 128);
   (void)state;
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
@@ -173,7 +173,7 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
   static const struct {
     int64_t batch, heads, rows, keys, columns;
     int32_t tile_n, stages, blocks_per_sm;
-  } expected[] = {{3, 8, 4, 23583, 152, 48, 2, 2},  {1, 64, 8, 7070, 192, 48, 2, 2},  {139, 20, 16, 300, 120, 48, 2, 2},
+  } expected[] = {{3, 8, 4, 23583, 152, 48, 2, 2},  {1, 40, 8, 7070, 192, 48, 2, 2},  {139, 20, 16, 300, 120, 48, 2, 2},
                   {15, 32, 8, 2063, 72, 128, 2, 1}, {4, 16, 4, 52760, 32, 64, 2, 2},  {25, 4, 2, 21260, 32, 64, 2, 3},
                   {2, 64, 1, 9139, 72, 64, 2, 1},   {1, 48, 1, 20192, 104, 64, 2, 1}, {3, 28, 4, 18843, 72, 48, 2, 2},
                   {11, 16, 2, 6400, 72, 48, 2, 2},  {11, 32, 16, 1553, 72, 32, 2, 3}, {2, 96, 1, 6030, 64, 64, 2, 2},
@@ -196,7 +196,7 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
 static void test_decode_choose__short_launches_take_long_steps(void **state) {
   const kjit_attention_problem few_parts = problem_of(14, 4, 1, 1, 1962, 64),
                                long_keys = problem_of(24, 1, 1, 1, 11181, 64),
-                               wide = problem_of(7, 128, 8, 1, 662, 128);
+                               wide = problem_of(11, 64, 4, 1, 662, 128);
   const kjit_attention_problem *const problems[] = {&few_parts, &long_keys, &wide};
   (void)state;
   for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
@@ -264,9 +264,9 @@ static void test_decode_choose__sixteen_rows_of_many_narrow_heads_are_its_own(vo
   static const struct {
     int64_t batch, keys;
     int32_t tile_n, blocks_per_sm;
-  } expected[] = {{224, 243, 64, 3}, {100, 600, 48, 3}, {133, 600, 48, 4}};
+  } expected[] = {{224, 243, 64, 3}, {100, 600, 64, 3}, {133, 600, 48, 4}};
   kjit_attention_decode_sm90_config config;
-  const kjit_attention_problem more = problem_of(224, 51, 3, 1, 243, 64), few_keys = problem_of(224, 48, 3, 1, 128, 64),
+  const kjit_attention_problem more = problem_of(224, 51, 3, 1, 243, 64), few_keys = problem_of(224, 48, 3, 1, 32, 64),
                                few_heads = problem_of(32, 64, 4, 1, 4096, 64),
                                wide = problem_of(224, 48, 3, 1, 243, 128),
                                long_keys = problem_of(44, 48, 3, 1, 1500, 64);

@@ -194,6 +194,29 @@ static void test_one_part_choose__parts_are_those_of_the_kernel(void **state) {
     }
 }
 
+/* Few keys of more than two fifths as many tiles as multiprocessors, and long caches of 64 columns on an H100. */
+static void test_one_part_choose__what_others_begin_or_read_faster_is_theirs(void **state) {
+  (void)state;
+  kjit_attention_problem problem = decoding(7, 8, 16, 1);
+  problem.seq_kv = 849;
+  assert_false(takes(&problem, &h200));
+  problem.seq_kv = 850;
+  assert_true(takes(&problem, &h200));
+  problem = decoding(6, 8, 16, 1);
+  problem.seq_kv = 849;
+  assert_true(takes(&problem, &h200));
+  problem = decoding(15, 3, 4, 1);
+  problem.head_dim = problem.head_dim_v = 64;
+  problem.seq_kv = 41810;
+  assert_true(takes(&problem, &h200));
+  assert_false(takes(&problem, &h100));
+  problem.seq_kv = 20000;
+  assert_true(takes(&problem, &h100));
+  problem.seq_kv = 41810;
+  problem.seq_q = 5; /* twenty rows */
+  assert_true(takes(&problem, &h100));
+}
+
 /* What the kernel's sums do not reach is refused whatever the config. */
 static void test_one_part_choose__what_cannot_be_counted_is_refused(void **state) {
   (void)state;
@@ -220,6 +243,7 @@ int main(void) {
       cmocka_unit_test(test_one_part_choose__pages_decide_on_longer_blocks),
       cmocka_unit_test(test_one_part_choose__configs_are_legal_and_fit),
       cmocka_unit_test(test_one_part_choose__parts_are_those_of_the_kernel),
+      cmocka_unit_test(test_one_part_choose__what_others_begin_or_read_faster_is_theirs),
       cmocka_unit_test(test_one_part_choose__what_cannot_be_counted_is_refused),
   };
   return cmocka_run_group_tests_name("one_part_choose", tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include "attention/short/short_choose.h"
 #include "support/test.h"
+#include "support/usual_card.h"
 
 enum { MULTIPROCESSORS = 132 };
 
@@ -19,7 +20,8 @@ static kjit_attention_problem problem_of(int64_t pairs, int64_t seq_q, int64_t s
 
 static kjit_status choose(const kjit_attention_problem *problem, kjit_attention_short_sm90_config *config) {
   kjit_error error = {0};
-  return short_choose(problem, MULTIPROCESSORS, config, &error);
+  const struct sm90_card card = usual_card(MULTIPROCESSORS);
+  return short_choose(problem, &card, config, &error);
 }
 
 static void test_short_choose__few_keys_of_many_heads_are_its_own(void **state) {
@@ -167,6 +169,28 @@ static void test_short_choose__wide_heads_get_no_three_consumers(void **state) {
   assert_non_null(strstr(error.message, "head_dim_v is 200: must be at most 192 with consumers 3"));
 }
 
+/* Memory that gives a multiprocessor little wants few bytes on their way, of launches and tiles that it bounds. */
+static void test_short_choose__slow_memory_takes_one_block(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  static const struct {
+    int64_t pairs, seq, head_dim;
+    int32_t blocks_per_sm, stages;
+  } expected[] = {{8192, 128, 64, 1, 2}, {2200, 128, 64, 1, 2}, {2000, 128, 64, 2, 2}, {8192, 96, 64, 2, 3}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem =
+        problem_of(expected[i].pairs, expected[i].seq, expected[i].seq, expected[i].head_dim);
+    kjit_attention_short_sm90_config here, there;
+    kjit_error error = {0};
+    assert_status(KJIT_OK, short_choose(&problem, &h100, &there, &error), &error);
+    assert_int_equal(expected[i].blocks_per_sm, there.blocks_per_sm);
+    assert_int_equal(expected[i].stages, there.stages);
+    assert_int_equal(KJIT_OK, choose(&problem, &here));
+    assert_int_equal(2, here.blocks_per_sm);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
@@ -180,6 +204,7 @@ int main(void) {
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),
       cmocka_unit_test(test_short_check__a_config_of_too_many_registers_is_refused),
+      cmocka_unit_test(test_short_choose__slow_memory_takes_one_block),
   };
   return cmocka_run_group_tests_name("short_choose", tests, NULL, NULL);
 }

@@ -1,0 +1,172 @@
+/* Which problems attention_decode_sm90 computes faster than other families: those of few query rows of a key head over
+ * many keys, but for what attention_sm90 is faster with, each by what was measured. docs/lab-notes/decode.md and
+ * docs/lab-notes/races.md.
+ *
+ * Threads: pure functions. */
+#include "attention/decode/decode_own.h"
+
+#include "base/error.h"
+#include "base/integer.h"
+
+enum {
+  MAX_HEAD = 256,              /* most columns of a head */
+  FEW_ROWS = DECODE_M,         /* query rows of a key head: with more, products take longer than memory does */
+  LEAST_KEYS = 256,            /* with fewer keys a launch is mostly its beginning and its end */
+  LEAST_OF_MANY = 33,          /* the same where there are more key heads than SMs and query heads share them, */
+  LEAST_OF_WIDE = 129,         /* also of more than 128 columns */
+  LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
+  WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
+  WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted */
+  MOST_BYTES = 600000000,      /* of K and V of tiles that one round takes, up to which they were measured, and */
+  MOST_USUAL_BYTES = 300000000 /* of 64 and 128 columns without slow memory, up to which that is faster */
+};
+
+#define MAX_SEQ    (INT64_C(1) << 30)
+#define MAX_BLOCKS (INT64_C(1) << 30)
+
+kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
+  const int64_t heads = problem->batch * problem->heads_q;
+  if (problem->seq_q <= MAX_SEQ && problem->seq_kv <= MAX_SEQ &&
+      integer_divide_up(problem->seq_kv, 16) <= MAX_BLOCKS / integer_max(heads, 1) / problem->seq_q)
+    return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "seq_kv is %lld: attention_decode_sm90 takes at most 2^34 keys over all rows of all heads",
+                   (long long)problem->seq_kv);
+}
+
+static int64_t widest(const kjit_attention_problem *problem) {
+  return integer_max(problem->head_dim, problem->head_dim_v);
+}
+
+/* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. With slow
+ * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
+ * of 120 columns: 215 us on an H100 and 171 here), nor where some multiprocessors have two tiles (44 rows of 144 heads
+ * over 5,702 keys of 96 columns: 159 and 142; 40 of 240 over 2,000: 79 and 77). But more than half of a tile's rows of
+ * so few heads that it splits keys are its own (50 rows of 12 heads over 2,439 keys of 96: 21 and 26). */
+static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows,
+                                       const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const bool fills = heads * 5 >= all * 4;
+  if (!decode_has_slow_memory(card) || !decode_is_odd(problem->head_dim)) return rows >= DECODE_WARP_ROWS && fills;
+  if (rows <= DECODE_WARP_ROWS) return false;
+  if (heads > all) return heads > 2 * all || widest(problem) > WIDE_COLUMNS;
+  return fills || (rows > FEW_ROWS / 2 && heads * 4 <= all);
+}
+
+/* Does a tile of attention_sm90 hold all rows of a key head, packed? */
+static bool is_one_tile(const kjit_attention_problem *problem) {
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  int64_t packed = 1;
+  while (packed < group)
+    packed *= 2;
+  return problem->seq_q * packed <= DECODE_M;
+}
+
+/* With slow memory one warp's rows of heads of 64 columns, and of heads whose rows are no whole lines, are read here by
+ * few bytes on their way (decode_choose.c). */
+static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
+  return decode_has_slow_memory(card) && rows <= DECODE_WARP_ROWS &&
+         (decode_is_odd(problem->head_dim) || widest(problem) == DECODE_BAND_COLUMNS);
+}
+
+/* So many tiles that each multiprocessor has one, or nearly: attention_sm90 computes a step while it loads the next
+ * two, so that a multiprocessor reads 45 to 58 bytes a ns, and 60 to 90 of them all that memory gives. Here a block of
+ * threads waits for each step, and parts that would make it up have to be merged. us, here and there, on an H200 and an
+ * H100: 16 rows of 80 heads over 5,871 keys of 128 columns 85 and 70, 115 and 92; 19 rows of 84 over 6,567 95 and 80,
+ * 129 and 106; 4 of 96 (8 heads a key head) over 5,000 95 and 72, 111 and 94; one of 100 over 4,000 68 and 61 on an
+ * H200; 16 rows of 80 heads over 3,000 keys of 256 columns 91 and 71, 96 and 93; 40 rows of 96 heads over 6,000 keys of
+ * 64 columns 67 and 51; 20 rows of 96 heads over 6,000 keys of 96 columns 81 and 68, 115 and 91.
+ *
+ * What slow memory reads here by few bytes is as fast (16 rows of 80 heads over 8,000 keys of 64 columns 71 and 69), as
+ * are more than 300 MB of whole lines on an H200 (one of 80 heads over 11,808 keys of 128 columns 129 and 129, of 128
+ * over 14,707 of 64 132 and 126), but not of other heads (one of 128 over 6,805 keys of 152 columns 203 and 162, over
+ * 9,139 of 72 143 and 127). More than 600 MB were not measured. */
+static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
+  const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
+  if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
+  if (is_read_by_few_bytes(problem, rows, card)) return false;
+  if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
+  return heads * WHOLE_BYTES_A_US >= card->memory_bytes_a_us;
+}
+
+/* The same of more than 128 columns in two rounds, of which the second has enough tiles too: 2 rows of 220 heads over
+ * 3,311 keys of 176 columns take 163 us here on an H200 and 139 there, 222 and 193 on an H100. */
+static bool is_two_rounds_of_wide_tiles(const kjit_attention_problem *problem, const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  return widest(problem) > WIDE_COLUMNS && is_one_tile(problem) && heads <= 2 * all && (heads - all) * 5 >= all * 3;
+}
+
+/* Few keys of tiles that one round takes: attention_sm90 begins and ends sooner, us, here, by attention_serving_sm90
+ * where that takes them, and there, on an H200: 16 query heads of 56 key heads over 350 keys of 128 columns 12.8 and
+ * 10.8, over 700 15.7 and 14.7; 8 of 24 over 350 10.6 and 10.2; one of 96 over 300 12.4 and 11.2; on an H100 10.5 and
+ * 9.7 of 24 over 350, 15.5 and 13.3 of 80 over 400. What slow memory reads here by few bytes is the other way round
+ * there with more keys: one query of 96 heads over 662 keys of 64 columns 12.8 and 13.5, two of 112 over 500 of 96
+ * columns 15.6 and 16.6, but of 42 over 390 11.9 and 10.5. */
+bool decode_is_short_round(const kjit_attention_problem *problem, const struct decode_card *card) {
+  enum { MOST_KEYS = 512, MOST_OF_MANY = 850, MOST_OF_FEW_BYTES = 448 };
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t most = is_read_by_few_bytes(problem, decode_rows_of(problem), card) ? MOST_OF_FEW_BYTES
+                       : heads * 5 >= all * 2                                       ? MOST_OF_MANY
+                                                                                    : MOST_KEYS;
+  if (problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q > 1) return false; /* not measured */
+  return heads <= all && heads * 6 >= all && problem->seq_kv >= LEAST_KEYS && problem->seq_kv < most &&
+         widest(problem) >= DECODE_BAND_COLUMNS && is_one_tile(problem);
+}
+
+int64_t decode_key_bytes(const kjit_attention_problem *problem) {
+  enum { ELEMENT_BYTES = 2 };
+  return problem->batch * problem->heads_kv * problem->seq_kv * (problem->head_dim + problem->head_dim_v) *
+         ELEMENT_BYTES;
+}
+
+/* One warp's rows of more heads of 64 columns than two for each multiprocessor: here by few bytes on their way and by
+ * attention_sm90, us: 672 heads over 243 keys 22.8 and 25.9 on an H200, 26.9 and 30.4 on an H100; on an H200 400 over
+ * 600 26.3 and 30.7, 960 over 1,000 72.5 and 76.5, 280 over 2,000 48.8 and 57.4. Of 128 columns attention_sm90 is as
+ * fast or faster. Slow memory gives as much to so few bytes whatever the heads and keys. */
+bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64_t rows,
+                                    const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  if (rows != DECODE_WARP_ROWS || decode_key_bytes(problem) < DECODE_LEAST_BYTES) return false;
+  if (problem->head_dim != DECODE_BAND_COLUMNS || problem->head_dim_v != DECODE_BAND_COLUMNS) return false;
+  return decode_has_slow_memory(card) ? heads >= all : heads > 2 * all;
+}
+
+/* Four warps are all that an SM then holds, and each of them reads K and V of a step from shared memory for its own 16
+ * rows. On an H200, here and by attention_sm90: 58 rows of 7 heads over 62,245 keys of 192 columns 171 and 126 us, 64
+ * rows of 20 heads over 383 keys of 152 columns 31 and 12, and no shape tried was slower there. */
+static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t rows) {
+  return rows > FEW_ROWS / 2 && widest(problem) > WIDE_COLUMNS;
+}
+
+/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
+ */
+static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
+  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
+         problem->heads_q / problem->heads_kv <= DECODE_WARP_ROWS && widest(problem) <= DECODE_BAND_COLUMNS;
+}
+
+kjit_status decode_check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
+  const int64_t rows = decode_rows_of(problem);
+  if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
+      problem->head_dim_v > MAX_HEAD)
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "head_dim is %lld and head_dim_v %lld: attention_decode_sm90 takes multiples of 8 up to 256",
+                     (long long)problem->head_dim, (long long)problem->head_dim_v);
+  const bool has_many =
+      problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
+  const bool is_warp = decode_is_warp_of_narrow_heads(problem, rows, card);
+  const int64_t least_of_many = widest(problem) > WIDE_COLUMNS ? LEAST_OF_WIDE : LEAST_OF_MANY;
+  const int64_t least = has_many && (rows < DECODE_WARP_ROWS || is_warp) ? least_of_many
+                        : is_one_query_of_few_heads(problem, card)       ? LEAST_OF_FEW
+                                                                         : LEAST_KEYS;
+  const bool is_others = is_wide_for_many_rows(problem, rows) || is_round_of_tiles(problem, rows, card) ||
+                         is_two_rounds_of_wide_tiles(problem, card) || decode_is_short_round(problem, card) ||
+                         (!is_warp && is_many_rows_of_many_heads(problem, rows, card));
+  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_others) return decode_check_problem(problem, error);
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "seq_q is %lld and seq_kv %lld: attention_decode_sm90 is for at most 64 query rows of a key head "
+                   "over at least 256 keys, at most 32 of more than 128 columns, and for fewer than 16 where key heads "
+                   "fill the card",
+                   (long long)problem->seq_q, (long long)problem->seq_kv);
+}

@@ -1,0 +1,89 @@
+/* Steps of attention_sm90 by how many bytes are on their way at a time.
+ *
+ * Tiles of one consumer that read keys alone, as those of few query rows do, take as long as memory does. It gives most
+ * with some 9 MB on their way to all multiprocessors of an H100 and 10 of an H200: with more of them less is found in
+ * L2 of what neighbouring heads and the next rows share, with fewer it waits. So such tiles take the longest step with
+ * which they ask for no more than that, in three stages of 128 keys or in two. Measured, us, rows, heads, keys and
+ * columns, with steps of 128, 96 and 64 keys in two stages, and with three stages of 128, as before:
+ *
+ *   H100   1 row of 80 heads over 11,808 keys of 128      177, 173, 178
+ *          16 of 72 over 8,000 of 128                     111, 109, 112
+ *          4 of 96 over 5,000 of 128                      102, 95, 94
+ *          32 of 112 over 3,000 of 128                    -, 70, 69, 72
+ *          4 of 96 over 4,761 of 256                      steps of 64, 48 and 32: 174, 169, 172
+ *   H200   16 of 80 over 5,871 of 128                     71, 70, 74, 77
+ *          19 of 84 over 6,567 of 128                     82, 80, 84, 87
+ *          4 of 96 over 5,000 of 128                      74, 72, 72, 78
+ *          40 of 96 over 6,000 of 64                      51, 55, 63, 51
+ *          19 of 84 over 9,000 of 64                      65, 72, 83, 62
+ *
+ * Rows that are no whole lines of 128 bytes ask for all lines that they touch: 20 rows of 96 heads over 6,000 keys of
+ * 96 columns take 91 us on an H100 with steps of 64 keys and 100 with 96. Several rounds of tiles matter less: on an
+ * H200 56 rows of 588 heads over 1,680 keys of 128 columns take 139 with steps of 64 keys (141 before), 59 of 144 over
+ * 2,816 of 256 columns 141 with 64 and 144 with 48.
+ *
+ * Pure; any thread. */
+#include <stdbool.h>
+
+#include "attention/sm90/sm90_choose.h"
+#include "base/integer.h"
+
+enum {
+  FLYING = 4400000,   /* bytes on their way with which memory gives most, and */
+  FLYING_NS = 1400,   /* so many ns of what memory gives */
+  LEAST_KEYS = 256,   /* with fewer keys a tile is mostly its beginning and its end */
+  LEAST_STEP = 48,    /* keys of a step, and */
+  LEAST_OF_MANY = 64, /* with several rounds; fewer pay with slow memory alone */
+  LEAST_COLUMNS = 64, /* heads of fewer were not measured */
+  SHORT_KEYS = 512, /* with fewer keys one round of tiles takes short steps, because the first one is waited for: of */
+  SHORT_STEP = 64,  /* so many keys */
+  LEAST_SHARE = 6,  /* multiprocessors for each tile, with more of which bytes do not matter */
+  STEPS = 6
+};
+
+static const struct { int32_t keys, stages; } steps[STEPS] = {{128, 3}, {128, 2}, {96, 2}, {64, 2}, {48, 2}, {32, 2}};
+
+/* Bytes of all lines of L2 that a row touches in the mean, where rows follow each other. */
+static int64_t line_bytes(int64_t columns) {
+  enum { ELEMENT_BYTES = 2, LINE_BYTES = 128 };
+  const int64_t bytes = columns * ELEMENT_BYTES, step = bytes & -bytes;
+  return step >= LINE_BYTES ? bytes : bytes + LINE_BYTES - step;
+}
+
+static bool set_step(kjit_attention_sm90_config *config, int32_t keys, int32_t stages) {
+  kjit_attention_sm90_config with = *config;
+  with.tile_n = keys;
+  with.stages = stages;
+  with.o_chunks = 0;
+  for (with.q_buffers = 2; with.q_buffers > 0; with.q_buffers--) {
+    if (!sm90_fits(&with)) continue;
+    *config = with;
+    return true;
+  }
+  return false;
+}
+
+static bool is_bound_by_memory(const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
+                               const struct sm90_card *card, const kjit_attention_sm90_config *config) {
+  return integer_min(config->head_dim, config->head_dim_v) >= LEAST_COLUMNS && config->consumers == 1 &&
+         !config->split && !config->causal && problem->seq_kv >= LEAST_KEYS && sm90_tiles_read_alone(tiles) &&
+         tiles->count * LEAST_SHARE >= (int64_t)card->multiprocessors;
+}
+
+void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,
+                      kjit_attention_sm90_config *config) {
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  const int64_t row = line_bytes(config->head_dim) + line_bytes(config->head_dim_v);
+  const int64_t row_bytes = row * integer_min(tiles.count, card->multiprocessors);
+  const int64_t most = FLYING + FLYING_NS * card->memory_bytes_a_ns;
+  const bool has_rounds = tiles.count > card->multiprocessors;
+  const int32_t least = sm90_has_slow_memory(card) ? 0 : has_rounds ? LEAST_OF_MANY : LEAST_STEP;
+  if (!is_bound_by_memory(problem, &tiles, card, config)) return;
+  for (size_t i = 0; i < STEPS; i++) {
+    const bool is_last = i + 1 == STEPS || steps[i].keys <= least;
+    const int64_t bytes = steps[i].keys * steps[i].stages * row_bytes;
+    const bool is_long = steps[i].keys > SHORT_STEP && problem->seq_kv < SHORT_KEYS && !has_rounds;
+    if (!is_last && (bytes > most || is_long)) continue;
+    if (set_step(config, steps[i].keys, steps[i].stages)) return;
+  }
+}
