@@ -172,6 +172,24 @@ static void test_attention_backward__sums_are_awaited_head_by_head(void **state)
   assert_ptr_equal(params->next_tile + 1, params->done);
 }
 
+/* initcheck of compute-sanitizer does not see what the bulk copy engine writes to sums. */
+static void test_stream_workspace__memory_for_sums_is_filled_with_zeros_once(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  struct stream_workspace *workspace = stream_workspace_create(f->runtime); /* the driver is open */
+  struct stream_space space;
+  for (int turn = 0; turn < 2; turn++) {
+    assert_true(stream_workspace_hold(workspace, 4096, 16, true, STREAM(7), &space));
+    for (size_t i = 0; i < 4096 / sizeof(float); i++)
+      assert_true(space.partials[i] == (float)turn);
+    for (size_t i = 0; i < 4096 / sizeof(float); i++)
+      space.partials[i] = 1;
+    stream_workspace_put(workspace, &space, STREAM(7));
+  }
+  stream_workspace_destroy(workspace);
+}
+
 /* Otherwise the launches of two threads' calls on one stream could mix, and the sums of one be zeroed by the other. */
 static void test_stream_workspace__no_two_threads_hold_one_piece(void **state) {
   struct fixture *f = *state;
@@ -179,12 +197,12 @@ static void test_stream_workspace__no_two_threads_hold_one_piece(void **state) {
   assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
   struct stream_workspace *workspace = stream_workspace_create(f->runtime); /* the driver is open */
   struct stream_space first, second, third;
-  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &first));
-  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &second));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, false, STREAM(7), &first));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, false, STREAM(7), &second));
   assert_ptr_not_equal(first.partials, second.partials);
   stream_workspace_put(workspace, &second, STREAM(7));
   stream_workspace_put(workspace, &first, STREAM(7));
-  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &third));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, false, STREAM(7), &third));
   assert_ptr_equal(first.partials, third.partials);
   stream_workspace_put(workspace, &third, STREAM(7));
   stream_workspace_destroy(workspace);
@@ -286,6 +304,7 @@ int main(void) {
       BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
       BACKWARD_TEST(test_attention_backward__kernels_that_sum_dq_come_in_their_order),
       BACKWARD_TEST(test_attention_backward__sums_are_awaited_head_by_head),
+      BACKWARD_TEST(test_stream_workspace__memory_for_sums_is_filled_with_zeros_once),
       BACKWARD_TEST(test_stream_workspace__no_two_threads_hold_one_piece),
       VARIANT_TEST(test_attention_backward__gradients_of_a_bias_are_a_kernel_of_their_own),
       VARIANT_TEST(test_attention_backward__gradients_of_what_is_read_are_checked),
