@@ -26,9 +26,9 @@ static const struct {
   int32_t columns;
   uint8_t ways[2][2][LENGTHS]; /* 512, 1k, 2k, 4k, 8k, 16k */
 } table[] = {{64,
-              {{{PF, PF, PSF, PSF, SF, SF}, {PF, PF, PSF, PSF, PSF, S}}, /* any order: full, causal */
-               {{PF, NO, NO, NO, NO, S}, {PF, PF, PF, P, S, S}}}},       /* one order */
-             {128, {{{PF, PF, PF, PF, F, F}, {PF, PF, PF, PF, PF, PF}}, {{NO}}}}};
+              {{{PSF, PSF, PSF, PSF, PSF, PSF}, {PF, PF, PSF, PSF, PSF, S}}, /* any order: full, causal */
+               {{PF, NO, NO, NO, NO, S}, {PF, PF, PF, P, S, S}}}},           /* one order */
+             {128, {{{PF, PF, PF, PF, F, F}, {PF, PF, PF, PF, F, F}}, {{NO}}}}};
 _Static_assert(SEVEN == 0, "what the table leaves out");
 
 /* The most memory for sums that the planner asks for: 4 bytes for each element of dq. */
