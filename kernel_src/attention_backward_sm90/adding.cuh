@@ -30,12 +30,13 @@ struct Adder {
       int *const turn = p.turns ? sums.turn(step, consumer) : nullptr;
       int *const state = cfg::kStores && !turn ? sums.state(step, consumer) : nullptr;
       const bool there = state && ld_acquire(state) == kThere;
+      bool first = false;
+      if (turn) first = wait_for_turn(p, work, turn, step); // while the consumer works on the step
+      if (turn) fence_async_proxy_global();
       mbarrier_wait_parity(at.dq_full(consumer), parity);
       parity ^= 1;
-      bool first = false;
-      if (turn) first = wait_for_turn(p, work, turn, step);
       if (state && !there) first = claim(state);
-      if (turn || state) fence_async_proxy_all();
+      if (state) fence_async_proxy_global();
       if (cfg::kStores && first)
         bulk_store(part_of(sums, step, consumer), at.dq(consumer), cfg::kDqBytes);
       else
@@ -61,7 +62,6 @@ private:
 
   KJIT_DEVICE static void pass_on(int *turn) {
     cp_async_bulk_wait_group<0>();
-    fence_async_proxy_all();
     red_release_add(turn, 1);
   }
 };

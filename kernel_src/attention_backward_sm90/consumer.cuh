@@ -29,9 +29,6 @@ struct Consumer {
   static constexpr int kDx8 = cfg::kSumColumns / 8;
   static constexpr int kDv8 = cfg::kSumValueColumns / 8;
   using Scores = Wgmma<cfg::Element, cfg::kScoreRows>;
-  // How many products one asm statement has. With four ptxas orders the instructions of the kernels excepted here, and
-  // only theirs, in another way, whose speed was not measured.
-  static constexpr int kAtOnce = cfg::kStaggered && cfg::kPersistent && cfg::kCausal ? 1 : 4;
 
   const attention_backward_sm90_params &p;
   const Layout at;
@@ -102,7 +99,7 @@ protected:
     asm volatile("" : "+l"(a));
     const uint64_t b = wgmma_descriptor(step, 16);
     wgmma_fence();
-    wgmma_sum_ss<Scores, (kColumns + 15) / 16, false, false, kAtOnce>(
+    wgmma_sum_ss<Scores, (kColumns + 15) / 16>(
         c, a, [](int d) { return band_step(cfg::kGroupRows, d); }, b,
         [](int d) { return band_step(cfg::kStepRows, d); }, 0);
     wgmma_commit_group();
@@ -112,7 +109,7 @@ protected:
   template <int kColumns>
   KJIT_DEVICE static void issue_sum(float (&c)[kColumns / 8][4], const uint32_t (&a)[kStep16][4], uint32_t step) {
     const uint64_t b = wgmma_descriptor(step, cfg::kStepBandBytes);
-    wgmma_sum_rs<Wgmma<cfg::Element, kColumns>, kStep16, true, kAtOnce>(
+    wgmma_sum_rs<Wgmma<cfg::Element, kColumns>, kStep16, true>(
         c, a, b, [](int k) { return wgmma_descriptor_step(k * 16 * cfg::kRowBytes); }, 1);
   }
 

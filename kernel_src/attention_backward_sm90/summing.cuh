@@ -269,7 +269,7 @@ private:
         rounded_p[k][i] = pair_of(s, k, i);
     wgmma_fence();
     const uint64_t b = wgmma_descriptor(at.step_value(value_slot), cfg::kStepBandBytes);
-    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kSumValueColumns>, kTo - kFrom, true, kAtOnce>(
+    wgmma_sum_rs<Wgmma<cfg::Element, cfg::kSumValueColumns>, kTo - kFrom, true>(
         dv, rounded_p + kFrom, b, [](int k) { return wgmma_descriptor_step((kFrom + k) * 16 * cfg::kRowBytes); }, 1);
     wgmma_commit_group();
   }
@@ -330,7 +330,7 @@ private:
         at.own(0, keys_slot) + column / kBand * cfg::kGroupBandBytes + column % kBand * 2, cfg::kGroupBandBytes);
     wgmma_fence();
     constexpr int kOfGroup = cfg::kGroupRows / 16; // products over one consumer's keys
-    wgmma_sum_ss<PartOfDq, cfg::kConsumers * kOfGroup, false, true, kAtOnce>(
+    wgmma_sum_ss<PartOfDq, cfg::kConsumers * kOfGroup, false, true>(
         dq(), a, [](int k) { return wgmma_descriptor_step(k / kOfGroup * cfg::kStepBandBytes + k % kOfGroup * 32); }, b,
         [](int k) {
           return wgmma_descriptor_step(k / kOfGroup * cfg::kGroupBytes + k % kOfGroup * 16 * cfg::kRowBytes);

@@ -341,7 +341,7 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
   const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes + launch->word_bytes : 0;
   *out = (struct attention_variant_blocks){.lists = launch->params.lists};
   if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
-  if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, stream, space)) {
+  if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, false, stream, space)) {
     if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
     return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);
   }

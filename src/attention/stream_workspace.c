@@ -106,9 +106,10 @@ static struct piece *latest_of(const struct stream_pieces *pieces) {
   return node ? (struct piece *)(void *)((char *)node - offsetof(struct piece, of_stream)) : NULL;
 }
 
-/* Make a piece that is at least as large as the latest. NULL when there is no memory. */
+/* Make a piece that is at least as large as the latest, with zeros in its counters and, if `zeros`, in all of it. NULL
+ * when there is no memory. */
 static struct piece *make_piece(struct stream_workspace *workspace, const struct piece *latest, size_t partial_bytes,
-                                size_t arrivals, CUstream stream) {
+                                size_t arrivals, bool zeros, CUstream stream) {
   const struct mem *mem = runtime_mem(workspace->runtime);
   struct piece *const piece = mem_alloc(mem, sizeof *piece);
   if (!piece) return NULL;
@@ -120,8 +121,8 @@ static struct piece *make_piece(struct stream_workspace *workspace, const struct
       enlist(workspace, piece);
       /* If its counters cannot be cleared, the piece is not used, but stays in the list, which frees it with the
        * workspace. */
-      const uint64_t zeros = piece->memory.address + piece->partial_bytes;
-      return runtime_memory_clear(workspace->runtime, zeros, arrival_bytes, stream) ? piece : NULL;
+      const uint64_t first = piece->memory.address + (zeros ? 0 : piece->partial_bytes);
+      return runtime_memory_clear(workspace->runtime, first, zeros ? bytes : arrival_bytes, stream) ? piece : NULL;
     }
     atomic_fetch_sub_explicit(&workspace->bytes, bytes, memory_order_relaxed);
   }
@@ -135,10 +136,10 @@ static bool is_enough(const struct piece *piece, size_t partial_bytes, size_t ar
 
 /* Give the stream a larger piece. Several threads may do so at once; each one's piece is right for its own launch. */
 static struct piece *grow(struct stream_workspace *workspace, struct stream_pieces *pieces, size_t partial_bytes,
-                          size_t arrivals, CUstream stream) {
+                          size_t arrivals, bool zeros, CUstream stream) {
   struct piece *const latest = latest_of(pieces);
   if (is_enough(latest, partial_bytes, arrivals)) return latest;
-  struct piece *const made = make_piece(workspace, latest, partial_bytes, arrivals, stream);
+  struct piece *const made = make_piece(workspace, latest, partial_bytes, arrivals, zeros, stream);
   if (!made) return NULL;
   made->of_stream.next = latest ? &latest->of_stream : NULL;
   (void)push_list_add(&pieces->pieces, &made->of_stream); /* where another was faster, its piece stays the newest */
@@ -154,14 +155,14 @@ static struct stream_pieces *meet_stream(struct stream_workspace *workspace, con
 }
 
 static bool find_space(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                       bool holds, struct stream_space *out) {
+                       bool holds, bool zeros, struct stream_space *out) {
   struct runtime_stream identified;
   *out = (struct stream_space){0};
   if (!runtime_stream_identify(workspace->runtime, stream, &identified))
     return borrow(workspace, partial_bytes, arrivals, stream, out);
   struct stream_pieces *const pieces = meet_stream(workspace, &identified);
   if (!pieces) return false;
-  struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, stream);
+  struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, zeros, stream);
   const bool mine = piece && (!holds || !atomic_flag_test_and_set_explicit(&piece->held, memory_order_acquire));
   if (!mine) return borrow(workspace, partial_bytes, arrivals, stream, out);
   if (holds) out->held = &piece->held;
@@ -171,12 +172,12 @@ static bool find_space(struct stream_workspace *workspace, size_t partial_bytes,
 
 bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
                           struct stream_space *out) {
-  return find_space(workspace, partial_bytes, arrivals, stream, false, out);
+  return find_space(workspace, partial_bytes, arrivals, stream, false, false, out);
 }
 
-bool stream_workspace_hold(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                           struct stream_space *out) {
-  return find_space(workspace, partial_bytes, arrivals, stream, true, out);
+bool stream_workspace_hold(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, bool zeros,
+                           CUstream stream, struct stream_space *out) {
+  return find_space(workspace, partial_bytes, arrivals, stream, true, zeros, out);
 }
 
 void stream_workspace_put(struct stream_workspace *workspace, const struct stream_space *space, CUstream stream) {

@@ -40,9 +40,10 @@ bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_byt
 
 /* The same for several launches that work in one piece, one after the other. Until stream_workspace_put() no other
  * thread gets that piece, because otherwise its launches on the stream could come between these. A thread that would
- * have to wait borrows memory instead. */
-bool stream_workspace_hold(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                           struct stream_space *out);
+ * have to wait borrows memory instead. `zeros`: a piece that has to be made is filled with zeros, once. No kernel needs
+ * them; initcheck of compute-sanitizer does, because it does not see what the bulk copy engine writes. */
+bool stream_workspace_hold(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, bool zeros,
+                           CUstream stream, struct stream_space *out);
 
 /* After the launch, or the launches, whether or not they were enqueued. Thread-safe. */
 void stream_workspace_put(struct stream_workspace *workspace, const struct stream_space *space, CUstream stream);

@@ -39,8 +39,13 @@ class Load:
 @needs_gpu
 class Training(OfGradients):
     def test_deterministic__runs_under_load_have_equal_bits(self):
-        for head_dim, causal in ((64, False), (64, True), (128, False), (128, True), (256, True)):
-            tensors = leaves(batch=2, seq_q=1024, seq_kv=1024, heads=8, head_dim=head_dim, heads_kv=4)
+        grouped = dict(batch=2, heads=8, heads_kv=4)  # dq is summed in registers
+        many = dict(batch=8, heads=16)  # where head sizes are up to 128, tiles of keys take turns at sums in memory
+        for head_dim, causal, heads in (
+            *((size, causal, heads) for size in (64, 128) for causal in (False, True) for heads in (grouped, many)),
+            (256, True, grouped),
+        ):
+            tensors = leaves(seq_q=1024, seq_kv=1024, head_dim=head_dim, **heads)
             dout = randn(*tensors[0].shape)
             first = gradients_of(tensors, dout, causal=causal, deterministic=True)
             with Load() as load:
@@ -51,18 +56,19 @@ class Training(OfGradients):
                     self.assertEqual(same, [True] * 3, f"head size {head_dim}, causal {causal}, run {run}")
 
     def test_deterministic__calls_on_two_streams_at_once_end_with_equal_bits(self):
-        tensors = leaves(batch=4, seq_q=1024, seq_kv=1024, heads=16, head_dim=64)
-        dout = randn(*tensors[0].shape)
-        first = gradients_of(tensors, dout, causal=True, deterministic=True)
-        torch.cuda.synchronize()
-        streams, differ = [torch.cuda.Stream() for _ in range(2)], []
-        for _ in range(RUNS):  # blocks of both calls stay, and wait for tiles that other blocks work on
-            for stream in streams:
-                with torch.cuda.stream(stream):
-                    again = gradients_of(tensors, dout, causal=True, deterministic=True)
-                    differ += [(one != other).any() for one, other in zip(first, again)]
-        torch.cuda.synchronize()
-        self.assertFalse(any(each.item() for each in differ))
+        for head_dim, causal in ((64, False), (64, True), (128, False), (128, True)):
+            tensors = leaves(batch=8, seq_q=1024, seq_kv=1024, heads=16, head_dim=head_dim)
+            dout = randn(*tensors[0].shape)
+            first = gradients_of(tensors, dout, causal=causal, deterministic=True)
+            torch.cuda.synchronize()
+            streams, differ = [torch.cuda.Stream() for _ in range(2)], []
+            for _ in range(RUNS):  # blocks of both calls stay, and wait for tiles that other blocks work on
+                for stream in streams:
+                    with torch.cuda.stream(stream):
+                        again = gradients_of(tensors, dout, causal=causal, deterministic=True)
+                        differ += [(one != other).any() for one, other in zip(first, again)]
+            torch.cuda.synchronize()
+            self.assertFalse(any(each.item() for each in differ), f"head size {head_dim}, causal {causal}")
 
     def test_any_order__keys_gradients_have_equal_bits(self):
         tensors = leaves(batch=1, seq_q=2048, seq_kv=2048, heads=4, head_dim=128)
@@ -144,7 +150,7 @@ class Training(OfGradients):
     def test_sums_of_dq__keep_nothing_of_the_call_before(self):
         """A call whose every number is NaN poisons the memory that the next one sums dq in."""
         for head_dim, causal in ((64, False), (64, True), (128, False), (128, True)):
-            tensors = leaves(batch=1, seq_q=2048, seq_kv=2048, heads=4, head_dim=head_dim)
+            tensors = leaves(batch=1, seq_q=2048, seq_kv=2048, heads=64, head_dim=head_dim)
             dout = randn(*tensors[0].shape)
             poison = [torch.full_like(tensor, float("nan")).requires_grad_() for tensor in tensors]
             for deterministic in (False, True):

@@ -6,8 +6,9 @@
 // matters, a block waits for its turn before it adds, and passes the turn on after its additions have reached global
 // memory:
 //   while (ld_acquire(turn) != mine) continue;
-//   fence_async_proxy_all(); bulk_reduce_add_f32(...); cp_async_bulk_commit_group(); cp_async_bulk_wait_group<0>();
-//   fence_async_proxy_all(); red_release_add(turn, 1);
+//   fence_async_proxy_global(); bulk_reduce_add_f32(...); cp_async_bulk_commit_group();
+//   cp_async_bulk_wait_group<0>(); red_release_add(turn, 1);
+// Behind that wait no fence is needed, because the completion of the copy is one (PTX ISA 9.0, "Async proxy").
 #pragma once
 #include <kjit/types.cuh>
 
@@ -46,11 +47,11 @@ KJIT_DEVICE void red_add_f32_x4(void *global, float a, float b, float c, float d
                : "memory");
 }
 
-// Order the calling thread's ordinary accesses to any memory, and those that it has seen, before and after what the
+// Order the calling thread's ordinary accesses to global memory, and those that it has seen, before and after what the
 // copy engine does for it. PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: membar, fence"
-// (fence.proxy.async)
-KJIT_DEVICE void fence_async_proxy_all() {
-  asm volatile("fence.proxy.async;" ::: "memory");
+// (fence.proxy.async.global)
+KJIT_DEVICE void fence_async_proxy_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // Load 16 bytes of global memory that other blocks have written while the kernel runs, once the calling thread knows

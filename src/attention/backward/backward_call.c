@@ -313,7 +313,7 @@ kjit_status backward_call_enqueue(const struct backward_call *call, CUstream str
   struct stream_space space = {0};
   size_t sum_bytes, counters;
   find_shared(call, &sum_bytes, &counters);
-  if (sum_bytes && !stream_workspace_hold(call->workspace, sum_bytes, counters, stream, &space))
+  if (sum_bytes && !stream_workspace_hold(call->workspace, sum_bytes, counters, true, stream, &space))
     return error_set(error, KJIT_ERR_DRIVER, "attention backward: the device has no %zu bytes for the sums of dq",
                      sum_bytes);
   for (size_t i = 0; i < call->count && status == KJIT_OK; i++)

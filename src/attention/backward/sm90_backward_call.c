@@ -170,31 +170,50 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
  * many with persistent blocks and with head sizes above 128. docs/backward.md has the measurements. */
 #define SECTION_ROWS 2048
 
-/* How many heads are worked on together: in causal attention as many as have so many bytes of what their blocks step
- * over and of sums, in sections of about the same size; otherwise one, as all tiles of a head are equally long. */
-static int section_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem) {
+/* So many heads have SECTION_BYTES of what blocks step over and of sums, `least` at least, in sections of about the
+ * same size. */
+static int64_t heads_within(int64_t bytes, int64_t least, int64_t heads) {
+  int64_t most = least;
+  while (most < heads && most * 2 * bytes <= SECTION_BYTES)
+    most *= 2;
+  return integer_divide_up(heads, integer_divide_up(heads, most));
+}
+
+/* The same for the kernel that sums dq in one order. */
+static int64_t heads_in_order(const kjit_attention_problem *problem) {
+  const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
+  const int64_t bytes = rows * (2 * (problem->head_dim + problem->head_dim_v) + 4 * problem->head_dim);
+  return heads_within(bytes, 2, problem->batch * problem->heads_kv);
+}
+
+/* How many heads are worked on together. In causal attention their tiles come by length. Where tiles of keys take turns
+ * those of one head would follow each other by the least distance, so that what delays one delays all behind it; with
+ * other heads' tiles between them they begin a few steps apart. Otherwise one, as all tiles of a head are equally long.
+ */
+static int section_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem,
+                      bool in_order) {
   const bool keys = sm90_backward_owns_keys(config), sums = config->pass == BACKWARD_SM90_SUM;
   const int64_t group = problem->heads_q / problem->heads_kv;
   const int64_t rows = keys ? problem->seq_q * group : problem->seq_kv;
   const int64_t bytes = rows * (2 * (problem->head_dim + problem->head_dim_v) + (sums ? 4 * problem->head_dim : 0));
   const int64_t heads = problem->batch * (keys ? problem->heads_kv : problem->heads_q);
-  int64_t most = 1;
   const int64_t from = config->persistent || config->head_dim > 128 ? SECTION_ROWS / 2 : SECTION_ROWS;
+  if (sums && in_order) return (int)heads_in_order(problem);
   if (!config->causal || (keys ? problem->seq_kv : problem->seq_q) < from) return 1;
-  while (most < heads && most * 2 * bytes <= SECTION_BYTES)
-    most *= 2;
-  return (int)integer_divide_up(heads, integer_divide_up(heads, most));
+  return (int)heads_within(bytes, 1, heads);
 }
 
 /* Pass 16: how many parts a key head's sums have, two for each tile of pass 7; and for how many query heads they may
- * still be missing when the first multiprocessors find no more tiles. */
+ * still be missing when the first multiprocessors find no more tiles: those of the last tiles, and of a whole section
+ * where tiles take turns. */
 static void expect_parts(struct backward_launch *launch, const kjit_attention_backward_sm90_config *config,
-                         const kjit_attention_problem *problem, const kjit_device_info *device) {
+                         const kjit_attention_problem *problem, const kjit_device_info *device, bool in_order) {
   const bool wide = config->head_dim > 2 * BACKWARD_SM90_GROUP_ROWS; /* sharing.cuh */
   const int64_t rows = wide ? BACKWARD_SM90_GROUP_ROWS : 2 * BACKWARD_SM90_GROUP_ROWS;
   const int64_t tiles = integer_divide_up(problem->seq_kv, rows), heads = problem->batch * problem->heads_q;
-  const int64_t late = tiles ? 2 * device->multiprocessors / tiles + 1 : 0; /* key heads */
   const int64_t group = problem->heads_q / problem->heads_kv;
+  int64_t late = tiles ? 2 * device->multiprocessors / tiles + 1 : 0; /* key heads */
+  if (tiles && in_order && heads_in_order(problem) > late) late = heads_in_order(problem);
   launch->params.sm90.parts = (int)(2 * tiles);
   launch->params.sm90.section = (int)(late * group < heads ? late * group : heads);
 }
@@ -213,15 +232,16 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
                            const kjit_device_info *device, kjit_error *error) {
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
   const bool keys = sm90_backward_owns_keys(config);
+  const bool in_order = args->flags & KJIT_ATTENTION_DETERMINISTIC;
   launch->is_dependent = (keys || config->pass == BACKWARD_SM90_END) && runtime_has_dependents(device);
   launch->params.sm90 = (struct attention_backward_sm90_params){0};
   launch->grid[0] =
       (uint32_t)integer_divide_up(keys ? problem->seq_kv : problem->seq_q, sm90_backward_own_rows(config));
-  launch->params.sm90.section = section_of(config, problem);
+  launch->params.sm90.section = section_of(config, problem, in_order);
   share_sums(launch, config, args, problem);
   launch->grid[1] = (uint32_t)(keys ? problem->heads_kv : problem->heads_q);
   launch->grid[2] = (uint32_t)problem->batch;
-  if (config->pass == BACKWARD_SM90_END) expect_parts(launch, config, problem, device);
+  if (config->pass == BACKWARD_SM90_END) expect_parts(launch, config, problem, device, in_order);
   if (config->persistent) stay(launch, device);
   backward_fill(args, problem, &launch->params.sm90.rest);
   return get_maps(runtime, args, config, &launch->params.sm90, error);

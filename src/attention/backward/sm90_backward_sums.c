@@ -15,21 +15,25 @@
  * persistent blocks, consumers half a step apart, and first parts of tiles of sums that are stored, not added. */
 enum way { SEVEN = 0, FIVE = 1, PERSISTENT = FIVE | 2, STAGGERED = FIVE | 4, STORING = FIVE | 8 };
 
-/* Short names for the table, the same as in docs/backward.md; F: first parts are stored. */
-enum { P = PERSISTENT, S = STAGGERED, PS = P | S, F = STORING, PF = P | F, SF = S | F, PSF = P | S | F, NO = SEVEN };
+/* Short names for the table, the same as in docs/backward.md; F: first parts are stored; N: none of these. */
+enum { N = FIVE, S = STAGGERED, F = STORING, PF = PERSISTENT | F, PSF = PF | S };
 
 /* The fastest way of an H200, by the larger head size, the order of addition (any, one), the mask (full, causal) and
  * the length. A length between two of these is taken as the one below it; shorter ones and larger head sizes take
- * SEVEN, because no card has shown that another way is faster there. Other cards get the same. */
+ * SEVEN, because no card has shown that another way is faster there. Other cards get the same. In one order a problem
+ * takes SEVEN, too, where it has fewer tiles of keys than `least`: tiles of a head cannot begin together. */
 enum { LENGTHS = 6, SHORTEST = 512 };
 static const struct {
   int32_t columns;
+  int32_t least[2];            /* full, causal */
   uint8_t ways[2][2][LENGTHS]; /* 512, 1k, 2k, 4k, 8k, 16k */
 } table[] = {{64,
-              {{{PF, PF, PSF, PSF, SF, SF}, {PF, PF, PSF, PSF, PSF, S}}, /* any order: full, causal */
-               {{PF, NO, NO, NO, NO, S}, {PF, PF, PF, P, S, S}}}},       /* one order */
-             {128, {{{PF, PF, PF, PF, F, F}, {PF, PF, PF, PF, PF, PF}}, {{NO}}}}};
-_Static_assert(SEVEN == 0, "what the table leaves out");
+              {256, 0},
+              {{{PSF, PSF, PSF, PSF, PSF, PSF}, {PF, PF, PSF, PSF, PSF, S}},  /* any order: full, causal */
+               {{PSF, PSF, PSF, PSF, PSF, S}, {PF, PSF, PSF, PSF, PSF, S}}}}, /* one order */
+             {128,
+              {768, 768},
+              {{{PF, PF, PF, PF, F, F}, {PF, PF, PF, PF, F, F}}, {{PF, PF, PF, F, F, N}, {PF, PF, PF, PF, PF, F}}}}};
 
 /* The most memory for sums that the planner asks for: 4 bytes for each element of dq. */
 #define MOST_BYTES ((int64_t)1 << 30)
@@ -54,6 +58,7 @@ static unsigned way_of(const kjit_attention_problem *problem) {
   while (row < rows && columns > table[row].columns)
     row++;
   if (row == rows || length < SHORTEST) return SEVEN;
+  if (in_order && blocks_of(problem) < table[row].least[causal]) return SEVEN;
   while (place + 1 < LENGTHS && length >> (place + 1) >= SHORTEST)
     place++;
   return table[row].ways[in_order][causal][place];

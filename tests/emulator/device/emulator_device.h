@@ -93,7 +93,7 @@ struct emulator_device_api {
   void (*bulk_store)(void *global, unsigned shared, unsigned bytes, bool adds); // fp32 values; in a group
   void (*tensor_store_commit)();
   void (*tensor_store_wait)(int pending, bool read_only);
-  void (*proxy_fence)(bool global); // of shared memory alone, or of both
+  void (*shared_proxy_fence)(void), (*global_proxy_fence)(void);
 
   void (*set_registers)(int registers, bool increase);
   void (*wgmma_fence)();

@@ -274,11 +274,15 @@ void tensor_store_wait(int pending, bool read_only) {
   }
 }
 
-void proxy_fence(bool global) {
+void shared_proxy_fence() {
   Thread &thread = self();
   thread.proxy_fences++;
   thread.fenced = thread.clock;
-  if (global) thread.fenced_global = thread.clock;
+}
+
+void global_proxy_fence() {
+  Thread &thread = self();
+  thread.fenced_global = thread.clock;
 }
 
 void perform_load(Block &block, const TensorCopy &copy) {
@@ -328,7 +332,8 @@ void fill_tensor_copies(emulator_device_api *device) {
   device->bulk_store = bulk_store;
   device->tensor_store_commit = tensor_store_commit;
   device->tensor_store_wait = tensor_store_wait;
-  device->proxy_fence = proxy_fence;
+  device->shared_proxy_fence = shared_proxy_fence;
+  device->global_proxy_fence = global_proxy_fence;
 }
 
 } // namespace emulator

@@ -172,6 +172,53 @@ static void test_attention_backward__sums_are_awaited_head_by_head(void **state)
   assert_ptr_equal(params->next_tile + 1, params->done);
 }
 
+/* For how many of 32 heads of so many queries and keys pass 16 has to wait to the end. */
+static int late_heads(struct fixture *f, int64_t seq, uint32_t flags) {
+  kjit_attention_backward_args args = kjit_attention_backward_args_default();
+  kjit_config configs[3];
+  args.q = kjit_tensor_bshd(address(1), KJIT_BF16, 0, 1, seq, 32, 64);
+  args.k = args.v = args.o = args.dout = args.dq = args.dk = args.dv = args.q;
+  args.lse = args.delta = (kjit_tensor){
+      .data = address(2), .dtype = KJIT_FP32, .rank = 3, .shape = {1, 32, seq}, .stride = {32 * seq, seq, 1}};
+  args.dq.data = address(3), args.dk.data = address(4), args.dv.data = address(5), args.delta.data = address(6);
+  args.o.data = address(7);
+  args.flags |= flags;
+  parse("attention_backward_sm90", SUM_CONFIG("8", "1", "1"), &configs[0]);
+  parse("attention_backward_sm90", SUM_CONFIG("7", "2", "2"), &configs[1]);
+  parse("attention_backward_sm90", SUM_CONFIG("16", "1", "1"), &configs[2]);
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, configs, 3, &args, NULL, &f->error), &f->error);
+  return launched_backward()->section;
+}
+
+/* Where tiles of keys take turns, those of as many heads as have 16 MiB of queries, gradients and sums are worked on
+ * together, and of two at least. Otherwise heads come one after the other, and the last two tiles of 16 multiprocessors
+ * are of one head. */
+static void test_attention_backward__heads_are_worked_on_together_where_tiles_take_turns(void **state) {
+  assert_int_equal(late_heads(*state, 4096, 0), 2);
+  assert_int_equal(late_heads(*state, 4096, KJIT_ATTENTION_DETERMINISTIC), 8);
+  assert_int_equal(late_heads(*state, 8192, 0), 1);
+  assert_int_equal(late_heads(*state, 8192, KJIT_ATTENTION_DETERMINISTIC), 4);
+  assert_int_equal(late_heads(*state, 32768, KJIT_ATTENTION_DETERMINISTIC), 2);
+}
+
+/* initcheck of compute-sanitizer does not see what the bulk copy engine writes to sums. */
+static void test_stream_workspace__memory_for_sums_is_filled_with_zeros_once(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  struct stream_workspace *workspace = stream_workspace_create(f->runtime); /* the driver is open */
+  struct stream_space space;
+  for (int turn = 0; turn < 2; turn++) {
+    assert_true(stream_workspace_hold(workspace, 4096, 16, true, STREAM(7), &space));
+    for (size_t i = 0; i < 4096 / sizeof(float); i++)
+      assert_true(space.partials[i] == (float)turn);
+    for (size_t i = 0; i < 4096 / sizeof(float); i++)
+      space.partials[i] = 1;
+    stream_workspace_put(workspace, &space, STREAM(7));
+  }
+  stream_workspace_destroy(workspace);
+}
+
 /* Otherwise the launches of two threads' calls on one stream could mix, and the sums of one be zeroed by the other. */
 static void test_stream_workspace__no_two_threads_hold_one_piece(void **state) {
   struct fixture *f = *state;
@@ -179,12 +226,12 @@ static void test_stream_workspace__no_two_threads_hold_one_piece(void **state) {
   assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
   struct stream_workspace *workspace = stream_workspace_create(f->runtime); /* the driver is open */
   struct stream_space first, second, third;
-  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &first));
-  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &second));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, false, STREAM(7), &first));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, false, STREAM(7), &second));
   assert_ptr_not_equal(first.partials, second.partials);
   stream_workspace_put(workspace, &second, STREAM(7));
   stream_workspace_put(workspace, &first, STREAM(7));
-  assert_true(stream_workspace_hold(workspace, 4096, 16, STREAM(7), &third));
+  assert_true(stream_workspace_hold(workspace, 4096, 16, false, STREAM(7), &third));
   assert_ptr_equal(first.partials, third.partials);
   stream_workspace_put(workspace, &third, STREAM(7));
   stream_workspace_destroy(workspace);
@@ -286,6 +333,8 @@ int main(void) {
       BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
       BACKWARD_TEST(test_attention_backward__kernels_that_sum_dq_come_in_their_order),
       BACKWARD_TEST(test_attention_backward__sums_are_awaited_head_by_head),
+      BACKWARD_TEST(test_attention_backward__heads_are_worked_on_together_where_tiles_take_turns),
+      BACKWARD_TEST(test_stream_workspace__memory_for_sums_is_filled_with_zeros_once),
       BACKWARD_TEST(test_stream_workspace__no_two_threads_hold_one_piece),
       VARIANT_TEST(test_attention_backward__gradients_of_a_bias_are_a_kernel_of_their_own),
       VARIANT_TEST(test_attention_backward__gradients_of_what_is_read_are_checked),

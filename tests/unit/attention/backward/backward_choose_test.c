@@ -83,7 +83,6 @@ static void test_backward_choose__sums_dq_in_memory_where_that_is_faster(void **
   assert_int_equal(FIVE, passes_of(64, 4096, 0, 8));
   assert_int_equal(FIVE, passes_of(40, 512, CAUSAL, 8));
   assert_int_equal(SEVEN, passes_of(64, 256, 0, 8));
-  assert_int_equal(SEVEN, passes_of(64, 4096, IN_ORDER, 8));
   assert_int_equal(FIVE, passes_of(64, 4096, CAUSAL | IN_ORDER, 8));
   assert_int_equal(FIVE, passes_of(128, 512, 0, 8));
   assert_int_equal(FIVE, passes_of(128, 512, CAUSAL, 8));
@@ -91,8 +90,21 @@ static void test_backward_choose__sums_dq_in_memory_where_that_is_faster(void **
   assert_int_equal(FIVE, passes_of(72, 1024, CAUSAL, 8));
   assert_int_equal(SEVEN, passes_of(136, 4096, 0, 8));
   assert_int_equal(FIVE, passes_of(128, 2048, CAUSAL, 8));
-  assert_int_equal(SEVEN, passes_of(128, 16384, CAUSAL | IN_ORDER, 8));
   assert_int_equal(SEVEN, passes_of(256, 16384, 0, 8));
+}
+
+/* A tile of keys takes its turn behind the one before it, so that few of them keep each other waiting. */
+static void test_backward_choose__few_tiles_take_no_turns(void **state) {
+  enum { FIVE = 886, SEVEN = 16, CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
+  (void)state;
+  assert_int_equal(SEVEN, passes_of(64, 896, IN_ORDER, 8));
+  assert_int_equal(FIVE, passes_of(64, 1023, IN_ORDER, 8)); /* 256 tiles */
+  assert_int_equal(FIVE, passes_of(64, 896, CAUSAL | IN_ORDER, 8));
+  for (uint32_t causal = 0; causal <= CAUSAL; causal += CAUSAL) {
+    assert_int_equal(SEVEN, passes_of(128, 2944, causal | IN_ORDER, 8));
+    assert_int_equal(FIVE, passes_of(128, 3071, causal | IN_ORDER, 8)); /* 768 tiles */
+    assert_int_equal(FIVE, passes_of(128, 2944, causal, 8));
+  }
 }
 
 /* Of the kernel that sums dq. */
@@ -102,7 +114,7 @@ static int32_t sums_field(int64_t head_dim, int64_t seq, uint32_t flags, const c
   kjit_error error;
   size_t count = 0;
   int32_t value = -1;
-  problem.batch = 4;
+  problem.batch = seq < 32768 ? 131072 / seq : 4; /* 1024 tiles of keys, and so much memory for the sums */
   problem.seq_q = problem.seq_kv = seq;
   problem.flags = flags;
   assert_status(KJIT_OK, kjit_attention_backward_choose(&problem, ALL, "sm_90a", configs, &count, &error), &error);
@@ -117,28 +129,31 @@ static void test_backward_choose__blocks_are_persistent_where_that_is_faster(voi
   assert_int_equal(1, sums_field(64, 1024, 0, "persistent"));
   assert_int_equal(1, sums_field(64, 2048, 0, "persistent"));
   assert_int_equal(1, sums_field(64, 4096, 0, "persistent"));
-  assert_int_equal(0, sums_field(64, 8192, 0, "persistent"));
+  assert_int_equal(1, sums_field(64, 16384, 0, "persistent"));
   assert_int_equal(1, sums_field(64, 4096, CAUSAL, "persistent"));
   assert_int_equal(1, sums_field(64, 8192, CAUSAL, "persistent"));
   assert_int_equal(0, sums_field(64, 16384, CAUSAL, "persistent"));
   assert_int_equal(1, sums_field(64, 4097, CAUSAL | IN_ORDER, "persistent"));
-  assert_int_equal(0, sums_field(64, 8192, CAUSAL | IN_ORDER, "persistent"));
+  assert_int_equal(1, sums_field(64, 8192, CAUSAL | IN_ORDER, "persistent"));
+  assert_int_equal(0, sums_field(64, 16384, CAUSAL | IN_ORDER, "persistent"));
+  assert_int_equal(1, sums_field(128, 2048, IN_ORDER, "persistent"));
+  assert_int_equal(0, sums_field(128, 4096, IN_ORDER, "persistent"));
   assert_int_equal(1, sums_field(128, 8191, 0, "persistent"));
   assert_int_equal(0, sums_field(128, 8192, 0, "persistent"));
   assert_int_equal(0, sums_field(80, 16384, 0, "persistent"));
-  assert_int_equal(1, sums_field(80, 100000, CAUSAL, "persistent"));
+  assert_int_equal(1, sums_field(128, 4096, CAUSAL, "persistent"));
+  assert_int_equal(0, sums_field(80, 100000, CAUSAL, "persistent"));
 }
 
 static void test_backward_choose__consumers_are_half_a_step_apart_where_that_is_faster(void **state) {
   enum { CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
   (void)state;
-  assert_int_equal(0, sums_field(64, 512, 0, "staggered"));
-  assert_int_equal(0, sums_field(64, 1024, 0, "staggered"));
-  assert_int_equal(1, sums_field(64, 2048, 0, "staggered"));
+  assert_int_equal(1, sums_field(64, 512, 0, "staggered"));
   assert_int_equal(1, sums_field(40, 16384, 0, "staggered"));
   assert_int_equal(0, sums_field(64, 1024, CAUSAL, "staggered"));
   assert_int_equal(1, sums_field(40, 4096, CAUSAL, "staggered"));
-  assert_int_equal(0, sums_field(64, 4096, CAUSAL | IN_ORDER, "staggered"));
+  assert_int_equal(0, sums_field(64, 512, CAUSAL | IN_ORDER, "staggered"));
+  assert_int_equal(1, sums_field(64, 4096, CAUSAL | IN_ORDER, "staggered"));
   assert_int_equal(1, sums_field(64, 16384, IN_ORDER, "staggered"));
   assert_int_equal(0, sums_field(128, 4096, 0, "staggered"));
 }
@@ -280,6 +295,7 @@ int main(void) {
       cmocka_unit_test(test_backward_choose__hopper_has_a_family_of_its_own),
       cmocka_unit_test(test_backward_choose__dk_and_dv_of_large_heads_are_two_kernels),
       cmocka_unit_test(test_backward_choose__sums_dq_in_memory_where_that_is_faster),
+      cmocka_unit_test(test_backward_choose__few_tiles_take_no_turns),
       cmocka_unit_test(test_backward_choose__blocks_are_persistent_where_that_is_faster),
       cmocka_unit_test(test_backward_choose__consumers_are_half_a_step_apart_where_that_is_faster),
       cmocka_unit_test(test_backward_choose__first_parts_are_stored_where_that_is_faster),

@@ -34,7 +34,7 @@ emulator->store_atomic(global, sums, sizeof sums, EMULATOR_ADDS);
 }
 ;
 
-EMULATOR_PTX("fence.proxy.async;"){static void run(){emulator->proxy_fence(true);
+EMULATOR_PTX("fence.proxy.async.global;"){static void run(){emulator->global_proxy_fence();
 }
 }
 ;

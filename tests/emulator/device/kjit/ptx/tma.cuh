@@ -115,7 +115,7 @@ EMULATOR_PTX("cp.async.bulk.wait_group %0;"){static void run(int pending){emulat
 }
 ;
 
-EMULATOR_PTX("fence.proxy.async.shared::cta;"){static void run(){emulator->proxy_fence(false);
+EMULATOR_PTX("fence.proxy.async.shared::cta;"){static void run(){emulator->shared_proxy_fence();
 }
 }
 ;
