@@ -26,6 +26,48 @@
 #include "attention_serving_sm90/shared.cuh"
 #include "softmax/online_softmax.cuh"
 
+// A row of the tile that does not exist is treated as the last one that does.
+KJIT_DEVICE int existing_row(const OnePartResult &result, int row) {
+  return row < result.rows ? row : result.rows - 1;
+}
+
+// The 16 rows of Q of a warp that multiplies, on their way to shared memory. They are asked for before K and V: behind
+// these, which are hundreds of KB for each multiprocessor, they would arrive last.
+struct QueryRows {
+  static constexpr int kChunks = 2 * ceil_div(cfg::kHeadDim, 16); // of a row, those that are multiplied
+  static constexpr int kSteps = 16 * kChunks / kLanesPerWarp;
+
+  Chunk chunks[kSteps];
+
+  // Neighbouring lanes load a row, whose place lane % 16 finds.
+  KJIT_DEVICE void load(const attention_serving_one_part_params &p, const OnePartResult &result, int warp, int lane) {
+    int query, head;
+    result.find_row(existing_row(result, warp * 16 + lane % 16), query, head);
+    const int64_t own = result.part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
+#pragma unroll
+    for (int i = 0; i < kSteps; i++) {
+      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
+      const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)own, row);
+      const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(own >> 32), row);
+      const int64_t from = (int64_t)((uint64_t)high << 32 | low);
+      chunks[i] = {};
+      if (chunk < cfg::kHeadDim / kChunkElements) chunks[i] = ((const Chunk *)((const char *)p.q + 2 * from))[chunk];
+    }
+  }
+
+  // As TMA would write them, with zeros in columns that are multiplied beside the head's. They are there for the
+  // warpgroup behind a further barrier of its threads.
+  KJIT_DEVICE void store(Layout at, int warp, int lane) const {
+#pragma unroll
+    for (int i = 0; i < kSteps; i++) {
+      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
+      const uint32_t band = at.query() + (chunk / 8 * cfg::kRows + warp * 16 + row) * cfg::kRowBytes;
+      st_shared_16(band + ((chunk % 8 ^ row % 8) << 4), chunks[i]);
+    }
+    fence_async_proxy();
+  }
+};
+
 // One of the two warpgroups that multiply: rows 64 * consumer to 64 * consumer + 63 of the tile.
 struct TurnConsumer {
   static constexpr int kDepth = ceil_div(cfg::kHeadDim, 16); // products of S, 16 columns of Q and K each
@@ -81,8 +123,6 @@ private:
     const int keys = query + part.keys - p.rows_q + p.window_right + 1;
     return keys < part.keys ? keys : part.keys;
   }
-  // A row that does not exist is treated as the last one that does.
-  KJIT_DEVICE int existing(int row) const { return row < result.rows ? row : result.rows - 1; }
 
   KJIT_DEVICE void start() {
 #pragma unroll
@@ -97,38 +137,10 @@ private:
         probabilities[k][i] = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      seen[r] = seen_by_row(existing(OnePartResult::own_row(r)));
+      seen[r] = seen_by_row(existing_row(result, OnePartResult::own_row(r)));
       softmax.max[0][r] = OnePartResult::kNoKey;
       softmax.sum[0][r] = 0.0f;
     }
-    copy_query();
-  }
-
-  // Copy the warp's 16 rows of Q, as TMA would write them, with zeros in columns that are multiplied beside the head's.
-  // Neighbouring lanes copy a row, whose place lane % 16 has found.
-  KJIT_DEVICE void copy_query() const {
-    constexpr int kChunks = 2 * kDepth, kSteps = 16 * kChunks / kLanesPerWarp; // chunks of a row, and of a lane
-    int query, head;
-    result.find_row(existing(warp * 16 + lane % 16), query, head);
-    const int64_t own = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
-    Chunk copied[kSteps];
-#pragma unroll
-    for (int i = 0; i < kSteps; i++) {
-      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
-      const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)own, row);
-      const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(own >> 32), row);
-      const int64_t from = (int64_t)((uint64_t)high << 32 | low);
-      copied[i] = {};
-      if (chunk < cfg::kHeadDim / kChunkElements) copied[i] = ((const Chunk *)((const char *)p.q + 2 * from))[chunk];
-    }
-#pragma unroll
-    for (int i = 0; i < kSteps; i++) {
-      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
-      st_shared_16(at.query() + (chunk / 8 * cfg::kRows + warp * 16 + row) * cfg::kRowBytes +
-                       ((chunk % 8 ^ row % 8) << 4),
-                   copied[i]);
-    }
-    fence_async_proxy(); // with the barrier of the first turn, at which all of the warpgroup's rows are there
   }
 
   KJIT_DEVICE void multiply(int all_see) {
@@ -271,7 +283,11 @@ struct OnePart {
     const int left = p.rows_q * p.group - part.row_tile * cfg::kRows, rows = left < cfg::kRows ? left : cfg::kRows;
     const OnePartResult result{p, part, rows, at.work()};
     if (threadIdx.x == 0 && part.parts > 1) result.begin();
-    if (warp == kLoader) loads.begin(part);
+    QueryRows query;
+    if (warp == kLoader)
+      loads.begin(part);
+    else if (warp < kLoader)
+      query.load(p, result, warp, lane);
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     if (warp >= kLoader) {
@@ -279,6 +295,7 @@ struct OnePart {
       if (warp == kLoader) load(loads, part);
     } else {
       setmaxnreg_inc<kWorkerRegisters>();
+      query.store(at, warp, lane); // all of a warpgroup's rows are there behind the barrier of its first turn
       TurnConsumer(p, at, part, result, warp, lane).run();
     }
   }
