@@ -9,6 +9,8 @@
 //   (softmax/online_softmax.cuh). The softmax exists once in the code; the first S and the last O += P V stand in front
 //   of the loop and behind it.
 //
+// With runs a block of threads does so for several parts, one after the other (one_part_runs.cuh, run_loads.cuh).
+//
 // one_part_result.cuh stores the result or adds up partial results, in the memory of Q.
 #pragma once
 #include <kjit/ptx/barrier.cuh>
@@ -22,7 +24,9 @@
 
 #include "attention_serving_sm90/one_part_boxes.cuh"
 #include "attention_serving_sm90/one_part_result.cuh"
+#include "attention_serving_sm90/one_part_runs.cuh"
 #include "attention_serving_sm90/part.cuh"
+#include "attention_serving_sm90/run_loads.cuh"
 #include "attention_serving_sm90/shared.cuh"
 #include "softmax/online_softmax.cuh"
 
@@ -64,7 +68,7 @@ struct QueryRows {
       const uint32_t band = at.query() + (chunk / 8 * cfg::kRows + warp * 16 + row) * cfg::kRowBytes;
       st_shared_16(band + ((chunk % 8 ^ row % 8) << 4), chunks[i]);
     }
-    fence_async_proxy();
+    fence_async_proxy(); // with the barrier behind
   }
 };
 
@@ -94,8 +98,13 @@ struct TurnConsumer {
                            const OnePartResult &result, int warp, int lane)
       : p(params), at(layout), part(part), result(result), warp(warp), lane(lane), consumer(warp / kWarps) {}
 
-  KJIT_DEVICE void run() {
+  // Before the first part.
+  KJIT_DEVICE void begin_turns() const {
     if (consumer == kConsumers - 1) bar_arrive(turn_barrier(0), cfg::kWorkers);
+  }
+
+  // Compute the part, whose Q is in shared memory behind the barrier of the first turn.
+  KJIT_DEVICE void run() {
     start();
     const int all_see = seen_by_row(0);
     if (part.from < part.to) multiply(all_see);
@@ -192,6 +201,10 @@ private:
     if (part.to * cfg::kKeys > part.keys) clear_values(part.keys - (part.to - 1) * cfg::kKeys);
     issue_output(part.to > part.from + 1);
     wgmma_wait_group<0>();
+    if constexpr (cfg::kHasRuns) { // a further part has further blocks
+      mbarrier_arrive_if(at.values_empty(values.slot), lane == 0);
+      values.advance();
+    }
   }
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.
@@ -272,6 +285,19 @@ struct OnePart {
       : p(params), at(layout), warp(warp), lane((int)threadIdx.x % kLanesPerWarp) {}
 
   KJIT_DEVICE void run() {
+    if constexpr (cfg::kHasRuns)
+      run_parts();
+    else
+      run_part();
+  }
+
+private:
+  KJIT_DEVICE int rows_of(const Part &part) const {
+    const int left = p.rows_q * p.group - part.row_tile * cfg::kRows;
+    return left < cfg::kRows ? left : cfg::kRows;
+  }
+
+  KJIT_DEVICE void run_part() {
     OnePartBoxes loads(p, at, warp, lane);
     if (warp == kLoader) loads.begin_barriers();
     parts::touch_table(p, lane);
@@ -280,8 +306,7 @@ struct OnePart {
       griddepcontrol_wait(); // the launch must not end before the append pass in front of it
       return;
     }
-    const int left = p.rows_q * p.group - part.row_tile * cfg::kRows, rows = left < cfg::kRows ? left : cfg::kRows;
-    const OnePartResult result{p, part, rows, at.work()};
+    const OnePartResult result{p, part, rows_of(part), at.work()};
     if (threadIdx.x == 0 && part.parts > 1) result.begin();
     QueryRows query;
     if (warp == kLoader)
@@ -295,12 +320,13 @@ struct OnePart {
       if (warp == kLoader) load(loads, part);
     } else {
       setmaxnreg_inc<kWorkerRegisters>();
-      query.store(at, warp, lane); // all of a warpgroup's rows are there behind the barrier of its first turn
-      TurnConsumer(p, at, part, result, warp, lane).run();
+      query.store(at, warp, lane);
+      TurnConsumer consumer(p, at, part, result, warp, lane);
+      consumer.begin_turns();
+      consumer.run();
     }
   }
 
-private:
   KJIT_DEVICE void load(OnePartBoxes &loads, const Part &part) const {
     Ring<cfg::kStages> ring;
 #pragma unroll 1
@@ -308,6 +334,46 @@ private:
       mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1); // then K has been multiplied, too
       loads.fill(part, loads.slot() == ring.slot);
       ring.advance();
+    }
+  }
+
+  // The parts of a run, one after the other.
+  KJIT_DEVICE void run_parts() {
+    if (warp == kLoader) OnePartBoxes(p, at, warp, lane).begin_barriers();
+    parts::touch_table(p, lane);
+    const Runs runs(p, lane);
+    int next = runs.begin();
+    RunPart part = runs.next(next);
+    if (part.parts == 0) {
+      griddepcontrol_wait(); // the launch must not end before the append pass in front of it
+      return;
+    }
+    OnePartResult result{p, part, rows_of(part), at.work(), part.waiting, part.is_last};
+    QueryRows query;
+    if (warp < kLoader) query.load(p, result, warp, lane);
+    __syncthreads();       // the mbarriers are initialised
+    griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+    if (warp >= kLoader) {
+      setmaxnreg_dec<kLoaderRegisters>();
+      if (warp > kLoader) return;
+      RunLoads loads(p, at, warp, lane, runs);
+      while (loads.load_next())
+        ;
+      return;
+    }
+    setmaxnreg_inc<kWorkerRegisters>();
+    TurnConsumer consumer(p, at, part, result, warp, lane);
+    consumer.begin_turns();
+#pragma unroll 1
+    while (true) {
+      if (threadIdx.x == 0 && part.parts > 1) result.begin();
+      query.store(at, warp, lane);
+      consumer.run();
+      part = runs.next(next);
+      if (part.parts == 0) return;
+      result.go_on(rows_of(part), part.waiting, part.is_last);
+      query.load(p, result, warp, lane);
+      cfg::sync_workers(); // Q has been multiplied, and what merging puts in its place has been read
     }
   }
 };
