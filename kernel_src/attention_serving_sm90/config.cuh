@@ -25,8 +25,8 @@
 #error "KJIT_softcap is not defined: 0 or 1"
 #elif !defined(KJIT_one_part)
 #error "KJIT_one_part is not defined: 0 or 1"
-#elif !defined(KJIT_gathered)
-#error "KJIT_gathered is not defined: 0 or 1"
+#elif !defined(KJIT_gathered) || !defined(KJIT_runs)
+#error "KJIT_gathered or KJIT_runs is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -62,6 +62,7 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
+constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
 constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
 constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
 constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_THREADS;
@@ -88,6 +89,7 @@ static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: heads of up to
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
 static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
+static_assert(!kHasRuns || (kOnePart && !kNarrow && !kGathered), "runs: with one_part, without gathered, cache: dtype");
 static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
@@ -130,9 +132,10 @@ using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
 // The kernels with one_part that append new keys and rotate Q themselves. With 128 rows shared memory has no room for
-// it; with K and V of 8 bits the append pass does it, and calls with rotary tables are left to other kernels.
-constexpr bool kAppends = kOnePart && !kNarrow && kRows == SERVING_SM90_M;
-// There, behind what merging takes, the rows of Q are rotated, with 16 bytes that spread them over the banks.
+// it. There, with runs, and with K and V of 8 bits the append pass does it, and calls with rotary tables are left to
+// other kernels.
+constexpr bool kAppends = kOnePart && !kHasRuns && !kNarrow && kRows == SERVING_SM90_M;
+// Behind what merging takes the rows of Q are rotated, with 16 bytes that spread them over the banks.
 constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBytes;
 // Then new keys that are to be appended, each with its value.
 constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;

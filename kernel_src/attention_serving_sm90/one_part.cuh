@@ -8,6 +8,9 @@
 // call asks for it (new_keys.cuh). The host gives this kernel no call with a window to the left, chunks, sinks,
 // softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none with rotary tables.
 //
+// With runs a block of threads computes several parts, one after the other (one_part_runs.cuh, run_loads.cuh), and
+// appends and rotates nothing.
+//
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
 #include <kjit/ptx/barrier.cuh>
@@ -32,6 +35,9 @@ using Loads = OnePartRows;
 #else
 #include "attention_serving_sm90/one_part_boxes.cuh"
 using Loads = OnePartBoxes;
+#endif
+#if KJIT_runs
+#include "attention_serving_sm90/run_loads.cuh"
 #endif
 
 struct OnePart {
@@ -61,6 +67,15 @@ struct OnePart {
         loads(params, layout, warp, lane) {}
 
   KJIT_DEVICE void run() {
+#if KJIT_runs
+    run_parts();
+#else
+    run_part();
+#endif
+  }
+
+private:
+  KJIT_DEVICE void run_part() {
     if (warp == kLoader) loads.begin_barriers();
     parts::touch_table(p, lane);
     part = parts::find(p, lane);
@@ -94,6 +109,49 @@ struct OnePart {
       if constexpr (cfg::kAppends)
         if ((block + 2) * cfg::kKeys > new_from && block + 1 < part.to) place_new_keys((block + 1) * cfg::kKeys);
     }
+    finish(result);
+  }
+
+#if KJIT_runs
+  // The parts of a run, one after the other. Keys and values of the next part are on their way before this one is done.
+  KJIT_DEVICE void run_parts() {
+    if (warp == kLoader) loads.begin_barriers();
+    parts::touch_table(p, lane);
+    const Runs runs(p, lane);
+    int next = runs.begin();
+    RunPart now = runs.next(next);
+    if (now.parts == 0) {
+      griddepcontrol_wait(); // the launch must not end before the append pass in front of it
+      return;
+    }
+    RunLoads run_loads(p, at, warp, lane, runs);
+    __syncthreads();       // the mbarriers are initialised
+    griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+    if (warp == kLoader)
+#pragma unroll 1
+      for (int i = 0; i < cfg::kStages; i++)
+        run_loads.load_next();
+#pragma unroll 1
+    while (now.parts > 0) {
+      part = now;
+      rows = rows_of(part.row_tile);
+      const OnePartResult result{p, part, rows, at.work(), now.waiting, now.is_last};
+      if (thread == 0 && part.parts > 1) result.begin();
+      const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
+      start(result);
+#pragma unroll 1
+      for (int block = part.from; block < part.to; block++) {
+        step(block, all_see);
+        if (warp == kLoader) run_loads.load_next();
+        ring.advance();
+      }
+      finish(result);
+      now = runs.next(next);
+    }
+  }
+#endif
+
+  KJIT_DEVICE void finish(const OnePartResult &result) const {
     if (part.parts == 1) {
       result.store(warp, o, maximum, sum);
       return;
@@ -104,7 +162,6 @@ struct OnePart {
     result.arrive(may_wait);
   }
 
-private:
   // Rows of the sequence's row_tile-th tile of a head.
   KJIT_DEVICE int rows_of(int row_tile) const {
     const int left = p.rows_q * p.group - row_tile * cfg::kRows;

@@ -70,7 +70,7 @@ struct OnePartBoxes {
   // The stage of which the lane has a box.
   KJIT_DEVICE int slot() const { return lane >> p.box_shift; }
 
-private:
+protected:
   KJIT_DEVICE int index() const { return lane & ((1 << p.box_shift) - 1); }
 
   // Where the lane's box of block `next` is. A box behind the last key is asked for in a page that does not exist, so

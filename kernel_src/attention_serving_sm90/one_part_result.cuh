@@ -20,11 +20,23 @@ struct OnePartResult {
   static constexpr int kQuads = cfg::kHeadDimV / 4;                   // groups of four columns of a row
   static constexpr int kLoaded = cfg::kRows > SERVING_SM90_M ? 8 : 4; // partial results that a thread loads together
   static constexpr int kMostHelpers = 8; // threads that share the partial results of one quad
+  static constexpr int kFewParts = 4;    // with runs, which are merged by merge_few()
+  static constexpr int kQuadsTogether = 4;
 
   const attention_serving_one_part_params &p;
   const Part &part;
-  const int rows;     // of the tile, those that exist
+  int rows;           // of the tile, those that exist
   char *const shared; // kMergeBytes of the block's shared memory
+  // With runs (one_part_runs.cuh):
+  int waiting = 0;     // of the parts, those whose blocks of threads have no further part, or 1
+  bool is_last = true; // of this block's parts
+
+  // With runs: the same for the next part.
+  KJIT_DEVICE void go_on(int of_tile, int of_parts, bool is_end) {
+    rows = of_tile;
+    waiting = of_parts;
+    is_last = is_end;
+  }
 
   // Row warp * 16 + lane / 4 + 8 * r of the tile is held by this thread.
   static KJIT_DEVICE int own_row(int r) {
@@ -65,9 +77,10 @@ struct OnePartResult {
     atomicAdd(started(), 1);
   }
 
-  // Whether all blocks of the tile run, so that it is safe to wait for them. Thread 0.
+  // Whether all blocks of the tile run, so that it is safe to wait for them, and this one has no further part, so that
+  // no blocks wait for each other one after the other. Thread 0.
   KJIT_DEVICE bool may_wait() const {
-    return *(volatile int *)started() == part.parts;
+    return (!cfg::kHasRuns || is_last) && *(volatile int *)started() == part.parts;
   }
 
   // Write this thread's accumulators to the block's partial result.
@@ -107,8 +120,10 @@ struct OnePartResult {
            quads << (helpers_log2 + 1) <= part.parts * cfg::kWorkers)
       helpers_log2++;
     const int at_once = cfg::kWorkers >> helpers_log2;
-    // No more slices than parts, because the last to arrive would merge the rest one after the other.
-    const int wanted = ceil_div(quads, at_once), slices = wanted < part.parts ? wanted : part.parts;
+    // No more slices than blocks of threads that wait, because the last to arrive would merge the rest one after the
+    // other.
+    const int most = cfg::kHasRuns ? waiting : part.parts;
+    const int wanted = ceil_div(quads, at_once), slices = wanted < most ? wanted : most;
     uint32_t *const word = (uint32_t *)(shared + cfg::kWordAt);
     cfg::sync_workers(); // all have written their part
     if (threadIdx.x == 0) *word = meet(may_wait);
@@ -119,10 +134,15 @@ struct OnePartResult {
     if (!arrives_last) wait_for_all();
     const int end = arrives_last ? slices : claim + 1;
 #pragma unroll 1
-    for (int slice = claim; slice < end; slice++)
+    for (int slice = claim; slice < end; slice++) {
+      if (cfg::kHasRuns && part.parts <= kFewParts) {
+        merge_few(slice, slices, quads);
+        continue;
+      }
 #pragma unroll 1
       for (int first = slice * at_once; first < quads; first += slices * at_once)
         merge(first, quads, at_once, 1 << helpers_log2);
+    }
     cfg::sync_workers(); // all stores are done
     if (threadIdx.x == 0 && atomicAdd(done(), end - claim) + end - claim == slices) *started() = *met() = *done() = 0;
   }
@@ -153,9 +173,11 @@ private:
 
   // A partial result is the rows of O that exist, unnormalised, then each row's maximum (of scores times log2 e) and
   // sum. It has room for the rows of the largest tile, made even, so that the next begins at a multiple of 16 bytes.
+  // With runs a block of threads has two: of a tile that others have begun, and of one that it begins.
   KJIT_DEVICE float *partial(int number) const {
     const int floats = most_rows() * cfg::kHeadDimV + (most_rows() + 1) / 2 * 4;
-    return p.partials + ((int)blockIdx.x - part.part + number) * (int64_t)floats;
+    const int block = (int)blockIdx.x - part.part + number;
+    return p.partials + (cfg::kHasRuns ? 2 * block + (number == 0) : block) * (int64_t)floats;
   }
   KJIT_DEVICE Pair *statistics(float *partial) const {
     return (Pair *)(partial + most_rows() * cfg::kHeadDimV);
@@ -259,6 +281,49 @@ private:
         sum.sum += of_row[n].y * its;
       }
     }
+  }
+
+  // Merge a slice of a tile of few parts: what a thread loads together is of several quads, because a block of threads
+  // may merge all of the tile alone.
+  KJIT_DEVICE void merge_few(int slice, int slices, int quads) const {
+    const int step = slices * cfg::kWorkers;
+#pragma unroll 1
+    for (int first = slice * cfg::kWorkers + (int)threadIdx.x; first < quads; first += kQuadsTogether * step) {
+      Quad x[kQuadsTogether][kFewParts];
+      Pair of_row[kQuadsTogether][kFewParts];
+#pragma unroll
+      for (int i = 0; i < kFewParts; i++) {
+        float *const of_part = partial(i);
+#pragma unroll
+        for (int n = 0; n < kQuadsTogether; n++) {
+          const int quad = first + n * step;
+          x[n][i] = {{0.0f, 0.0f, 0.0f, 0.0f}};
+          of_row[n][i] = {kNoKey, 0.0f};
+          if (i >= part.parts || quad >= quads) continue;
+          x[n][i] = *(const Quad *)(of_part + 4 * quad);
+          of_row[n][i] = statistics(of_part)[quad / kQuads];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kQuadsTogether; n++)
+        if (first + n * step < quads) write(first + n * step, sum_of(x[n], of_row[n]));
+    }
+  }
+
+  static KJIT_DEVICE Piece sum_of(const Quad (&x)[kFewParts], const Pair (&of_row)[kFewParts]) {
+    Piece sum = {{0.0f, 0.0f, 0.0f, 0.0f}, kNoKey, 0.0f};
+#pragma unroll
+    for (int i = 0; i < kFewParts; i++)
+      sum.maximum = fmaxf(sum.maximum, of_row[i].x);
+#pragma unroll
+    for (int i = 0; i < kFewParts; i++) {
+      const float its = ex2_approx(of_row[i].x - sum.maximum);
+#pragma unroll
+      for (int c = 0; c < 4; c++)
+        sum.x[c] += x[i].x[c] * its;
+      sum.sum += of_row[i].y * its;
+    }
+    return sum;
   }
 
   struct alignas(8) Halves {

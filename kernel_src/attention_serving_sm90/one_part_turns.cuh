@@ -9,6 +9,8 @@
 //   (softmax/online_softmax.cuh). The softmax exists once in the code; the first S and the last O += P V stand in front
 //   of the loop and behind it.
 //
+// With runs a block of threads does so for several parts, one after the other (one_part_runs.cuh, run_loads.cuh).
+//
 // one_part_result.cuh stores the result or adds up partial results, in the memory of Q.
 #pragma once
 #include <kjit/ptx/barrier.cuh>
@@ -22,9 +24,53 @@
 
 #include "attention_serving_sm90/one_part_boxes.cuh"
 #include "attention_serving_sm90/one_part_result.cuh"
+#include "attention_serving_sm90/one_part_runs.cuh"
 #include "attention_serving_sm90/part.cuh"
+#include "attention_serving_sm90/run_loads.cuh"
 #include "attention_serving_sm90/shared.cuh"
 #include "softmax/online_softmax.cuh"
+
+// A row of the tile that does not exist is treated as the last one that does.
+KJIT_DEVICE int existing_row(const OnePartResult &result, int row) {
+  return row < result.rows ? row : result.rows - 1;
+}
+
+// The 16 rows of Q of a warp that multiplies, on their way to shared memory. They are asked for before K and V: behind
+// these, which are hundreds of KB for each multiprocessor, they would arrive last.
+struct QueryRows {
+  static constexpr int kChunks = 2 * ceil_div(cfg::kHeadDim, 16); // of a row, those that are multiplied
+  static constexpr int kSteps = 16 * kChunks / kLanesPerWarp;
+
+  Chunk chunks[kSteps];
+
+  // Neighbouring lanes load a row, whose place lane % 16 finds.
+  KJIT_DEVICE void load(const attention_serving_one_part_params &p, const OnePartResult &result, int warp, int lane) {
+    int query, head;
+    result.find_row(existing_row(result, warp * 16 + lane % 16), query, head);
+    const int64_t own = result.part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
+#pragma unroll
+    for (int i = 0; i < kSteps; i++) {
+      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
+      const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)own, row);
+      const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(own >> 32), row);
+      const int64_t from = (int64_t)((uint64_t)high << 32 | low);
+      chunks[i] = {};
+      if (chunk < cfg::kHeadDim / kChunkElements) chunks[i] = ((const Chunk *)((const char *)p.q + 2 * from))[chunk];
+    }
+  }
+
+  // As TMA would write them, with zeros in columns that are multiplied beside the head's. They are there for the
+  // warpgroup behind a further barrier of its threads.
+  KJIT_DEVICE void store(Layout at, int warp, int lane) const {
+#pragma unroll
+    for (int i = 0; i < kSteps; i++) {
+      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
+      const uint32_t band = at.query() + (chunk / 8 * cfg::kRows + warp * 16 + row) * cfg::kRowBytes;
+      st_shared_16(band + ((chunk % 8 ^ row % 8) << 4), chunks[i]);
+    }
+    fence_async_proxy(); // with the barrier behind
+  }
+};
 
 // One of the two warpgroups that multiply: rows 64 * consumer to 64 * consumer + 63 of the tile.
 struct TurnConsumer {
@@ -52,8 +98,13 @@ struct TurnConsumer {
                            const OnePartResult &result, int warp, int lane)
       : p(params), at(layout), part(part), result(result), warp(warp), lane(lane), consumer(warp / kWarps) {}
 
-  KJIT_DEVICE void run() {
+  // Before the first part.
+  KJIT_DEVICE void begin_turns() const {
     if (consumer == kConsumers - 1) bar_arrive(turn_barrier(0), cfg::kWorkers);
+  }
+
+  // Compute the part, whose Q is in shared memory behind the barrier of the first turn.
+  KJIT_DEVICE void run() {
     start();
     const int all_see = seen_by_row(0);
     if (part.from < part.to) multiply(all_see);
@@ -81,8 +132,6 @@ private:
     const int keys = query + part.keys - p.rows_q + p.window_right + 1;
     return keys < part.keys ? keys : part.keys;
   }
-  // A row that does not exist is treated as the last one that does.
-  KJIT_DEVICE int existing(int row) const { return row < result.rows ? row : result.rows - 1; }
 
   KJIT_DEVICE void start() {
 #pragma unroll
@@ -97,38 +146,10 @@ private:
         probabilities[k][i] = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      seen[r] = seen_by_row(existing(OnePartResult::own_row(r)));
+      seen[r] = seen_by_row(existing_row(result, OnePartResult::own_row(r)));
       softmax.max[0][r] = OnePartResult::kNoKey;
       softmax.sum[0][r] = 0.0f;
     }
-    copy_query();
-  }
-
-  // Copy the warp's 16 rows of Q, as TMA would write them, with zeros in columns that are multiplied beside the head's.
-  // Neighbouring lanes copy a row, whose place lane % 16 has found.
-  KJIT_DEVICE void copy_query() const {
-    constexpr int kChunks = 2 * kDepth, kSteps = 16 * kChunks / kLanesPerWarp; // chunks of a row, and of a lane
-    int query, head;
-    result.find_row(existing(warp * 16 + lane % 16), query, head);
-    const int64_t own = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
-    Chunk copied[kSteps];
-#pragma unroll
-    for (int i = 0; i < kSteps; i++) {
-      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
-      const uint32_t low = __shfl_sync(0xffffffffu, (uint32_t)own, row);
-      const uint32_t high = __shfl_sync(0xffffffffu, (uint32_t)(own >> 32), row);
-      const int64_t from = (int64_t)((uint64_t)high << 32 | low);
-      copied[i] = {};
-      if (chunk < cfg::kHeadDim / kChunkElements) copied[i] = ((const Chunk *)((const char *)p.q + 2 * from))[chunk];
-    }
-#pragma unroll
-    for (int i = 0; i < kSteps; i++) {
-      const int row = (i * kLanesPerWarp + lane) / kChunks, chunk = (i * kLanesPerWarp + lane) % kChunks;
-      st_shared_16(at.query() + (chunk / 8 * cfg::kRows + warp * 16 + row) * cfg::kRowBytes +
-                       ((chunk % 8 ^ row % 8) << 4),
-                   copied[i]);
-    }
-    fence_async_proxy(); // with the barrier of the first turn, at which all of the warpgroup's rows are there
   }
 
   KJIT_DEVICE void multiply(int all_see) {
@@ -180,6 +201,10 @@ private:
     if (part.to * cfg::kKeys > part.keys) clear_values(part.keys - (part.to - 1) * cfg::kKeys);
     issue_output(part.to > part.from + 1);
     wgmma_wait_group<0>();
+    if constexpr (cfg::kHasRuns) { // a further part has further blocks
+      mbarrier_arrive_if(at.values_empty(values.slot), lane == 0);
+      values.advance();
+    }
   }
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.
@@ -260,6 +285,19 @@ struct OnePart {
       : p(params), at(layout), warp(warp), lane((int)threadIdx.x % kLanesPerWarp) {}
 
   KJIT_DEVICE void run() {
+    if constexpr (cfg::kHasRuns)
+      run_parts();
+    else
+      run_part();
+  }
+
+private:
+  KJIT_DEVICE int rows_of(const Part &part) const {
+    const int left = p.rows_q * p.group - part.row_tile * cfg::kRows;
+    return left < cfg::kRows ? left : cfg::kRows;
+  }
+
+  KJIT_DEVICE void run_part() {
     OnePartBoxes loads(p, at, warp, lane);
     if (warp == kLoader) loads.begin_barriers();
     parts::touch_table(p, lane);
@@ -268,10 +306,13 @@ struct OnePart {
       griddepcontrol_wait(); // the launch must not end before the append pass in front of it
       return;
     }
-    const int left = p.rows_q * p.group - part.row_tile * cfg::kRows, rows = left < cfg::kRows ? left : cfg::kRows;
-    const OnePartResult result{p, part, rows, at.work()};
+    const OnePartResult result{p, part, rows_of(part), at.work()};
     if (threadIdx.x == 0 && part.parts > 1) result.begin();
-    if (warp == kLoader) loads.begin(part);
+    QueryRows query;
+    if (warp == kLoader)
+      loads.begin(part);
+    else if (warp < kLoader)
+      query.load(p, result, warp, lane);
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     if (warp >= kLoader) {
@@ -279,11 +320,13 @@ struct OnePart {
       if (warp == kLoader) load(loads, part);
     } else {
       setmaxnreg_inc<kWorkerRegisters>();
-      TurnConsumer(p, at, part, result, warp, lane).run();
+      query.store(at, warp, lane);
+      TurnConsumer consumer(p, at, part, result, warp, lane);
+      consumer.begin_turns();
+      consumer.run();
     }
   }
 
-private:
   KJIT_DEVICE void load(OnePartBoxes &loads, const Part &part) const {
     Ring<cfg::kStages> ring;
 #pragma unroll 1
@@ -291,6 +334,46 @@ private:
       mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1); // then K has been multiplied, too
       loads.fill(part, loads.slot() == ring.slot);
       ring.advance();
+    }
+  }
+
+  // The parts of a run, one after the other.
+  KJIT_DEVICE void run_parts() {
+    if (warp == kLoader) OnePartBoxes(p, at, warp, lane).begin_barriers();
+    parts::touch_table(p, lane);
+    const Runs runs(p, lane);
+    int next = runs.begin();
+    RunPart part = runs.next(next);
+    if (part.parts == 0) {
+      griddepcontrol_wait(); // the launch must not end before the append pass in front of it
+      return;
+    }
+    OnePartResult result{p, part, rows_of(part), at.work(), part.waiting, part.is_last};
+    QueryRows query;
+    if (warp < kLoader) query.load(p, result, warp, lane);
+    __syncthreads();       // the mbarriers are initialised
+    griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+    if (warp >= kLoader) {
+      setmaxnreg_dec<kLoaderRegisters>();
+      if (warp > kLoader) return;
+      RunLoads loads(p, at, warp, lane, runs);
+      while (loads.load_next())
+        ;
+      return;
+    }
+    setmaxnreg_inc<kWorkerRegisters>();
+    TurnConsumer consumer(p, at, part, result, warp, lane);
+    consumer.begin_turns();
+#pragma unroll 1
+    while (true) {
+      if (threadIdx.x == 0 && part.parts > 1) result.begin();
+      query.store(at, warp, lane);
+      consumer.run();
+      part = runs.next(next);
+      if (part.parts == 0) return;
+      result.go_on(rows_of(part), part.waiting, part.is_last);
+      query.load(p, result, warp, lane);
+      cfg::sync_workers(); // Q has been multiplied, and what merging puts in its place has been read
     }
   }
 };

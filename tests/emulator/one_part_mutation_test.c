@@ -32,6 +32,38 @@ static const struct mutation many_rows_mutations[] = {
      "if (n * 8 + i > valid)"},
 };
 
+/* Caught by sequences of different lengths that make more tiles of 128 rows than multiprocessors can share. */
+static const struct mutation runs_mutations[] = {
+    {"a run's partial results share their memory", "attention_serving_sm90/one_part_result.cuh",
+     "2 * block + (number == 0)", "2 * block"},
+    {"a further part has the rows of the part before", "attention_serving_sm90/one_part_turns.cuh",
+     "query.load(p, result, warp, lane);\\n      cfg::sync_workers();", "cfg::sync_workers();"},
+    {"Q is written while it is multiplied", "attention_serving_sm90/one_part_turns.cuh",
+     "cfg::sync_workers(); // Q has been multiplied", "// Q has been multiplied"},
+    {"a part's last stage is not given back", "attention_serving_sm90/one_part_turns.cuh",
+     "mbarrier_arrive_if(at.values_empty(values.slot), lane == 0);\\n      values.advance();", "values.advance();"},
+    {"a further part's keys are expected in the first stage", "attention_serving_sm90/run_loads.cuh",
+     "const int distance = slot() - ring.slot;", "const int distance = slot();"},
+    {"a tile without keys has no place on the line", "attention_serving_sm90/one_part_runs.cuh",
+     "return parts::larger(blocks, 1);", "return blocks;"},
+    {"a tile's last part ends with the run before", "attention_serving_sm90/one_part_runs.cuh",
+     "last = quotient(begins + blocks - 1, length);", "last = quotient(begins + blocks, length);"},
+    {"every part is of a tile's first keys", "attention_serving_sm90/one_part_runs.cuh", "out.from = at - begins;",
+     "out.from = 0;"},
+    {"a part of a tile of few parts is left out", "attention_serving_sm90/one_part_result.cuh",
+     "if (i >= part.parts || quad >= quads) continue;", "if (i + 1 >= part.parts || quad >= quads) continue;"},
+};
+
+/* The same with few rows. */
+static const struct mutation few_rows_runs_mutations[] = {
+    {"a run's partial results share their memory", "attention_serving_sm90/one_part_result.cuh",
+     "2 * block + (number == 0)", "2 * block"},
+    {"the blocks of a part are counted from the run's begin", "attention_serving_sm90/run_loads.cuh",
+     "block = part.from;", "block = 0;"},
+    {"a lane has but its first sequence", "attention_serving_sm90/one_part_runs.cuh",
+     "begins += of_one;\\n        index++;", "begins += of_one;"},
+};
+
 /* Caught by a cache of e4m3 and so few tiles that the kernel with one_part takes them. */
 static const struct mutation narrow_one_part_mutations[] = {
     {"a row of V behind the last key is left", "attention_serving_sm90/one_part_e4m3.cuh", "int i = from * 8 + thread;",
@@ -53,6 +85,35 @@ static void test_one_part__mistakes_with_many_rows_are_caught(void **state) {
   c.workspace = c.causal = true;
   c.keys[0] = 1500; /* two parts of a tile, each in more blocks than there are stages */
   assert_caught(state, &c, many_rows_mutations, first_or_all(sizeof many_rows_mutations / sizeof *many_rows_mutations));
+}
+
+static void test_one_part__mistakes_with_runs_of_several_tiles_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 4;
+  c.heads_kv = 2; /* as many tiles as multiprocessors */
+  c.group = 7;
+  c.cache = SERVING_PAGED;
+  c.workspace = c.causal = true;
+  for (int b = 0; b < 4; b++) {
+    c.rows[b] = 11;
+    c.keys[b] = b == 2 ? 1850 : 100 * b;
+  }
+  assert_caught(state, &c, runs_mutations, first_or_all(sizeof runs_mutations / sizeof *runs_mutations));
+}
+
+static void test_one_part__mistakes_with_runs_of_few_rows_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 9; /* a lane has eight sequences */
+  c.heads_kv = 2;
+  c.group = 6;
+  c.cache = SERVING_PAGED;
+  c.workspace = c.causal = true;
+  for (int b = 0; b < 9; b++) {
+    c.rows[b] = 3;
+    c.keys[b] = b % 3 == 1 ? 0 : 150 + 170 * (b % 4);
+  }
+  assert_caught(state, &c, few_rows_runs_mutations,
+                first_or_all(sizeof few_rows_runs_mutations / sizeof *few_rows_runs_mutations));
 }
 
 static void test_one_part__mistakes_with_caches_of_8_bits_are_caught(void **state) {
@@ -77,6 +138,8 @@ static int setup(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_one_part__mistakes_with_many_rows_are_caught),
+      cmocka_unit_test(test_one_part__mistakes_with_runs_of_several_tiles_are_caught),
+      cmocka_unit_test(test_one_part__mistakes_with_runs_of_few_rows_are_caught),
       cmocka_unit_test(test_one_part__mistakes_with_caches_of_8_bits_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));

@@ -156,6 +156,51 @@ static void test_serving_few_tiles__many_rows_are_right(void **state) {
   expect_every(state, cases, 5, STEP(2));
 }
 
+/* More tiles of 128 rows than multiprocessors can share: a block of threads ends a tile that another has begun, has
+ * whole ones, and begins one. Sequences without keys, sequences that are all alike, and two tiles of a head. */
+static void test_serving_few_tiles__more_tiles_of_many_rows_are_right(void **state) {
+  static const int rows[] = {11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11};
+  static const int twenty[] = {20, 20, 20, 20, 20};
+  static const int keys[][11] = {{3000, 0, 130, 260, 1, 90, 128, 7, 300, 0, 500},
+                                 {500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500},
+                                 {128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
+                                 {5, 1, 0, 129, 128, 40, 16, 3, 700, 2, 2600},
+                                 {1700, 0, 130, 900, 1}};
+  struct serving_case cases[5];
+  for (int i = 0; i < 5; i++) {
+    cases[i] = i == 4 ? plain_case(5, twenty, keys[i]) : plain_case(11, rows, keys[i]);
+    cases[i].heads_kv = i == 4 ? MULTIPROCESSORS / 12 : MULTIPROCESSORS / 11;
+    cases[i].group = i % 2 ? 7 : 10;
+    cases[i].causal = i != 2;
+    if (i == 1) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].head_dim = cases[i].head_dim_v = i == 3 ? 64 : i == 2 ? 40 : 128;
+  }
+  expect_every(state, cases, 5, STEP(3));
+}
+
+/* The same with few rows: a block of threads ends a tile that another has begun, has
+ * whole ones, and begins one. Sequences without keys, sequences that are all alike, and several tiles of a head. */
+static void test_serving_few_tiles__more_tiles_of_few_rows_are_right(void **state) {
+  static const int keys[][7] = {{1700, 0, 130, 900, 1, 700, 2000},
+                                {500, 500, 500, 500, 500, 500, 500},
+                                {128, 128, 128, 128, 128, 128, 128},
+                                {3000, 5, 600, 0, 128, 129, 1280}};
+  struct serving_case cases[5];
+  for (int i = 0; i < 5; i++) {
+    const int batch = i == 3 ? 7 : 5, rows = i == 4 ? 6 : 1 + i % 2;
+    cases[i] = plain_case(batch, (const int[]){rows, rows, rows, rows, rows, rows, rows}, keys[i % 4]);
+    cases[i].heads_kv = MULTIPROCESSORS / 6 + i;
+    cases[i].page_size = i == 4 ? 16 : 64 << i % 2;
+    cases[i].group = i % 2 ? 7 : 10;
+    cases[i].causal = i != 2;
+    if (i == 1) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].head_dim = cases[i].head_dim_v = i == 3 ? 64 : i == 2 ? 40 : 128;
+  }
+  expect_every(state, cases, 5, STEP(3));
+}
+
 /* K and V of 8 bits: one to four warps along the keys, one part and several, NaN behind the last key. */
 static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
   static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
@@ -290,6 +335,8 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__many_sequences_are_right),
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__many_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__more_tiles_of_many_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__more_tiles_of_few_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),

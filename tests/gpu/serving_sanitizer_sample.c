@@ -10,7 +10,7 @@
 #include "sample.h"
 #include "serving_trial.h"
 
-enum { CASES = 17, RUNS = 2 };
+enum { CASES = 19, RUNS = 2 };
 
 /* Decoding: dense, pages of 1, 16 and 64, keys that many blocks share, several rows, a window, empty sequences. */
 static void list_decoding(struct serving_case *cases) {
@@ -80,6 +80,20 @@ static void list_few_tiles(struct serving_case *cases) {
   }
 }
 
+/* More tiles of 64 and of 128 rows than the multiprocessors of an H200 can share: runs of several tiles. */
+static void list_runs(struct serving_case *cases) {
+  for (int i = 0; i < 2; i++) {
+    struct serving_case *c = &cases[i];
+    serving_set_lengths(c, 3, (const int[]){2, 2, 2}, (const int[]){900, 0, 30});
+    c->heads_kv = i ? 44 : 23;
+    c->group = i ? 33 : 5;
+    c->head_dim = c->head_dim_v = 64;
+    c->cache = SERVING_PAGED;
+    c->page_size = 64;
+    c->causal = true;
+  }
+}
+
 static bool run_case(const struct sample *sample, const struct serving_case *c, char text[SERVING_TEXT_MAX],
                      kjit_error *error) {
   struct serving_trial trial;
@@ -105,6 +119,7 @@ static int run_all(const struct sample *sample) {
   list_decoding(cases);
   list_prefill(cases + 7);
   list_few_tiles(cases + 14);
+  list_runs(cases + 17);
   for (int i = 0; i < CASES; i++) {
     char text[SERVING_TEXT_MAX] = "", what[SERVING_TEXT_MAX];
     kjit_error error = {0};

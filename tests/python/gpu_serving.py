@@ -14,7 +14,7 @@ except ImportError:
     torch = None
 else:
     from kjit import flash_attn, flash_attn_interface
-    from serving_reference import attention, close_enough, paged_cache, quantised, ragged
+    from serving_reference import attention, close_enough, paged_cache, quantised, ragged, rotated
 
 HAS_GPU = torch is not None and torch.cuda.is_available()
 SEQ_PAIRS = [(1, 128), (1, 339), (3, 799), (3, 1024), (16, 20000), (64, 256), (64, 800), (64, 2048), (128, 128),
@@ -96,11 +96,37 @@ class KvCache(unittest.TestCase):
         torch.manual_seed(0)
         random.seed(0)
 
-    def one(self, rows, capacity, heads_kv, page, num_splits, causal, window, chunk, new):
+    def turn(self, q, k, cu_k, used, rotary, interleaved, in_steps, options):
+        """q and k as a call with tables of cosines and sines, which become options of it, rotates q and new keys."""
+        batch = len(used)
+        rows = q.shape[0] // batch
+        angles = torch.rand(int(used.max()) + rows, rotary // 2, device="cuda") * 6.3
+        tables = [angles.cos().to(q.dtype), angles.sin().to(q.dtype)]
+        options.update(rotary_cos=tables[0], rotary_sin=tables[1], rotary_interleaved=interleaved)
+        steps = torch.arange(rows, device="cuda")
+        q, k = q.clone(), k.clone()
+        for b in range(batch):
+            own, added = slice(b * rows, (b + 1) * rows), slice(int(cu_k[b + 1]) - rows, int(cu_k[b + 1]))
+            q[own] = rotated(q[own], used[b] + (steps if in_steps else 0 * steps), *tables, interleaved)
+            k[added] = rotated(k[added], used[b] + steps, *tables, interleaved)
+        return q, k
+
+    def place(self, cache, places, pads, count):
+        """Rows of a cache as some of `count` rows of a larger one, with slots that hold no key on their left."""
+        wider = cache.new_full((count, *cache.shape[1:]), float("nan"))
+        for row, place, pad in zip(cache, places.tolist(), pads):
+            wider[place] = row.roll(pad, 0)
+        return wider
+
+    def one(self, rows, capacity, heads_kv, page, num_splits, causal, window, chunk, new, *, padded=False,
+            permuted=False, rotary=0, interleaved=False, planned=False):  # fmt: skip
+        """`padded`: slots on the left hold no key; `permuted`: sequences have rows of a larger cache; `rotary`: columns
+        that are rotated; `planned`: with a schedule."""
         batch = 3
         lengths = [random.randint(max(1, min(rows, capacity - rows)), max(1, capacity - rows)) for _ in range(batch)]
         lengths[1] = max(lengths[1] // 2, 1)
         total = [length + (rows if new else 0) for length in lengths]
+        pads = [random.randint(0, max(0, capacity - all_keys)) if padded else 0 for all_keys in total]
         q, k, v, cu_q, cu_k = ragged([rows] * batch, total, 6, heads_kv, 128, dtype=torch.bfloat16, device="cuda")
         pages = page or capacity
         k_cache, v_cache, table = paged_cache(k, v, cu_k, pages)
@@ -113,23 +139,48 @@ class KvCache(unittest.TestCase):
                     slot = table[b, position // pages], position % pages
                     k_cache[slot] = v_cache[slot] = float("nan")
         options = {"causal": causal, "window_size": window, "attention_chunk": chunk, "num_splits": num_splits}
+        used = ints([length + pad for length, pad in zip(lengths, pads)])
+        q_turned = q
+        if rotary:
+            q_turned, k = self.turn(q, k, cu_k, used, rotary, interleaved, causal or window != (-1, -1), options)
+        of_cache = {"page_table": None if page is None else table}
         if page is None:  # without pages each sequence's only page is its row of the cache
-            k_cache, v_cache = k_cache[table[:, 0].long()], v_cache[table[:, 0].long()]
+            rows_of_cache = 2 * batch if permuted else batch
+            places = (torch.randperm if permuted else torch.arange)(rows_of_cache, device="cuda")[:batch]
+            k_cache, v_cache = (
+                self.place(cache[table[:, 0].long()], places, pads, rows_of_cache) for cache in (k_cache, v_cache)
+            )
+            if permuted:
+                of_cache["cache_batch_idx"] = places.int()
+            if padded:
+                of_cache["cache_leftpad"] = ints(pads)
+        if planned:
+            of_cache["scheduler_metadata"] = flash_attn_interface.get_scheduler_metadata(
+                batch, rows, capacity, 6, heads_kv, 128, used, q.dtype, page_size=page, causal=causal,
+                window_size=window, attention_chunk=chunk, num_splits=num_splits, max_seqlen_k_new=rows if new else 0,
+                cache_leftpad=of_cache.get("cache_leftpad"),
+            )  # fmt: skip
         out, lse = flash_attn_interface.flash_attn_with_kvcache(
-            q.unflatten(0, (batch, rows)), k_cache, v_cache, k_new, v_new, cache_seqlens=ints(lengths),
-            page_table=None if page is None else table, return_softmax_lse=True, **options,
+            q.unflatten(0, (batch, rows)), k_cache, v_cache, k_new, v_new, cache_seqlens=used, return_softmax_lse=True,
+            **of_cache, **options,
         )  # fmt: skip
         how = {"causal": causal, "window": window, "chunk": chunk}
-        what = (rows, capacity, heads_kv, page, options, new)
-        check(self, out.flatten(0, 1), (q, k, v, cu_q, cu_k), what, **how)
-        _, exact = attention(q, k, v, cu_q, cu_k, lse=True, **how)
+        what = (rows, capacity, heads_kv, page, how, num_splits, new, padded, permuted, rotary, interleaved, planned)
+        check(self, out.flatten(0, 1), (q_turned, k, v, cu_q, cu_k), what, **how)
+        _, exact = attention(q_turned, k, v, cu_q, cu_k, lse=True, **how)
         found = lse.transpose(1, 2).flatten(0, 1).double()
         self.assertTrue(torch.equal(found.isinf(), exact.isinf()), what)
         self.assertLess((found - exact).nan_to_num(0, 0, 0).abs().max().item(), 2e-3, what)
-        if new and page is None:
-            for b, length in enumerate(lengths):
-                self.assertTrue(torch.equal(v_cache[b, length : length + rows], v_new[b]), what)
-                self.assertTrue(torch.equal(k_cache[b, length : length + rows], k_new[b]), what)
+        if not new:
+            return
+        for b, length in enumerate(lengths):
+            at = length + pads[b] + torch.arange(rows, device="cuda")
+            slots = (table[b, at // page].long(), at % page) if page else (places[b], at)
+            self.assertTrue(torch.equal(v_cache[slots], v_new[b]), what)
+            wanted = k[int(cu_k[b + 1]) - rows : int(cu_k[b + 1])]
+            # What is rotated in fp32 may be rounded to the neighbour of 16 bits.
+            bound = (wanted.float().abs() * torch.finfo(q.dtype).eps + 1e-3) * bool(rotary)
+            self.assertTrue(bool(((k_cache[slots].float() - wanted.float()).abs() <= bound).all()), what)
 
     @each(SEQ_PAIRS)
     def test_kvcache__grid_is_right(self, lengths):
@@ -143,6 +194,20 @@ class KvCache(unittest.TestCase):
                 self.one(
                     rows, capacity, heads_kv, page, random.choice([0, 0, 1, 3]), random.random() < 0.5, window, chunk,
                     new,
+                )  # fmt: skip
+
+    @each(SEQ_PAIRS)
+    def test_kvcache__grid_of_rotated_padded_and_permuted_caches_is_right(self, lengths):
+        rows, capacity = lengths
+        random.seed(capacity + 1)
+        for rotary in (0, 64, 128):
+            for page in (None, None, 1, 128):
+                window = random.choice([(-1, -1), (random.randint(0, capacity), random.randint(0, capacity))])
+                self.one(
+                    rows, capacity, random.choice([6, 3, 1]), page, random.choice([0, 0, 1, 3]), random.random() < 0.5,
+                    window, 0, rows <= 64, padded=page is None and random.random() < 0.5,
+                    permuted=page is None and random.random() < 0.5, rotary=rotary if rows <= 64 else 0,
+                    interleaved=random.random() < 0.5, planned=random.random() < 0.5,
                 )  # fmt: skip
 
     @each(((1, 8, 2, 128, 16), (1, 32, 2, 64, 64), (4, 32, 2, 128, 16), (1, 8, 8, 256, 16), (1, 6, 3, 80, 1),

@@ -46,6 +46,17 @@ def quantised(x, descale):
     return e4m3, (e4m3.float() * scale)
 
 
+def rotated(x, positions, cos, sin, interleaved):
+    """x (rows, heads, columns) with its first columns rotated: row i by row positions[i] of the tables."""
+    half = cos.shape[-1]
+    cos, sin = (t[positions].float()[:, None] for t in (cos, sin))
+    turned, rest = x[..., : 2 * half].float(), x[..., 2 * half :]
+    first, second = (turned[..., 0::2], turned[..., 1::2]) if interleaved else turned.chunk(2, dim=-1)
+    pair = first * cos - second * sin, first * sin + second * cos
+    turned = torch.stack(pair, dim=-1).flatten(-2) if interleaved else torch.cat(pair, dim=-1)
+    return torch.cat([turned.to(x.dtype), rest], dim=-1)
+
+
 def _hidden(rows, keys, causal, window, chunk, device):
     at = torch.arange(rows, device=device)[:, None] + keys - rows
     key = torch.arange(keys, device=device)[None]

@@ -64,7 +64,8 @@ static const char *why_not_worth_it(const struct serving_problem *problem, int32
   if (problem->packed_rows <= FEW_ROWS) return "few rows";
   if (tiles > MAX_TILES - problem->batch * problem->heads_kv * problem->group) return "that many tiles";
   /* Without splits the choice must not depend on what else is in the batch, because a row's sums would. */
-  if (serving_sm90_is_for_one_part(problem, sm_count)) return "tiles that several multiprocessors can share";
+  if (serving_sm90_is_for_one_part(problem, sm_count) || serving_sm90_is_for_runs(problem, sm_count))
+    return "tiles that several multiprocessors can share";
   if (problem->is_unsplit || tiles * 5 >= (int64_t)sm_count * 2) return NULL;
   return "few tiles";
 }

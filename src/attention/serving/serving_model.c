@@ -14,6 +14,7 @@
 
 /* Up to so many packed rows the rules choose by how many there are. */
 #define MOST_FEW_ROWS 128
+#define MOST_BATCH    256 /* the same of sequences */
 #define MAX_ROWS      ((int64_t)1 << 30)
 /* Rows of all sequences that keep any card busy. */
 #define LARGE_CALL ((int64_t)1 << 16)
@@ -72,6 +73,21 @@ static kjit_status add_attend(struct serving_problem *problem, int64_t rows, int
   return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
 }
 
+/* The attend pass of simple calls with so many rows of each sequence, for batches of all sizes for which the rules may
+ * have a kernel of its own. */
+static kjit_status add_batches(struct serving_problem *problem, int64_t rows, const struct family_place *place,
+                               kjit_config *configs, size_t *count, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  problem->is_simple = true;
+  problem->packed_rows = rows * problem->group;
+  for (problem->batch = 2; problem->batch <= MOST_BATCH && status == KJIT_OK; problem->batch *= 2) {
+    problem->rows = problem->batch * rows;
+    status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  }
+  problem->batch = 1;
+  return status;
+}
+
 kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, const char *arch, kjit_config *configs,
                                            size_t *count, kjit_error *error) {
   kjit_serving_model known;
@@ -96,8 +112,10 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
                                     .is_banded = true};
   if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
   /* Every number of packed rows for which the rules may have a tile of its own, and many, in small and large calls. */
-  for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
+  for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++) {
     status = add_attend(&problem, rows, 1, &place, configs, count, error);
+    if (status == KJIT_OK) status = add_batches(&problem, rows, &place, configs, count, error);
+  }
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
   problem.is_mixed = known.page_size == 0; /* pages are read by one kernel, mixed or not */

@@ -60,6 +60,7 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
   if (status == KJIT_OK) status = rule_check_equal("softcap", config->softcap, 0, what, error);
   if (status == KJIT_OK) status = rule_check_equal("one_part", config->one_part, 1, what, error);
   if (status == KJIT_OK) status = rule_check_equal("gathered", config->gathered, 0, what, error);
+  if (status == KJIT_OK) status = rule_check_equal("runs", config->runs, 0, what, error);
   return status == KJIT_OK ? one_part_check_problem(problem, error) : status;
 }
 

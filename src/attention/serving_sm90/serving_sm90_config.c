@@ -59,7 +59,7 @@ static uint32_t threads_of(const struct serving_sm90_config *config) {
 }
 
 bool serving_sm90_appends(const struct serving_sm90_config *config) {
-  return config->one_part && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
+  return config->one_part && !config->runs && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
 /* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
@@ -151,8 +151,11 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
 static kjit_status check_one_part(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->one_part, 0, 1)) return rule_broken(error, "one_part", config->one_part, "0 or 1");
   if (!rule_is_between(config->gathered, 0, 1)) return rule_broken(error, "gathered", config->gathered, "0 or 1");
+  if (!rule_is_between(config->runs, 0, 1)) return rule_broken(error, "runs", config->runs, "0 or 1");
   if (!config->one_part && config->gathered)
     return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
+  if (config->runs && (!config->one_part || config->gathered || serving_sm90_is_narrow(config)))
+    return rule_broken(error, "runs", config->runs, "0 with one_part 0, with gathered 1 and with cache FP8_E4M3");
   if (!config->one_part) return KJIT_OK;
   if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
   const bool is_narrow = serving_sm90_is_narrow(config);

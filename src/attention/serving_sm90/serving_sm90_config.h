@@ -21,7 +21,8 @@
   X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 or 2")                                       \
   X(softcap, BOOL, "scores are capped")                                                                                \
   X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64 or 128")              \
-  X(gathered, BOOL, "k and v are loaded row by row, from pages that no box of TMA fits: with one_part")
+  X(gathered, BOOL, "k and v are loaded row by row, from pages that no box of TMA fits: with one_part")                \
+  X(runs, BOOL, "a block of threads computes several parts of tiles, for more of these: with one_part")
 
 enum { SERVING_SM90_SHARED_BYTES = 232448 }; /* of sm_90, per block after opting in: target.c */
 

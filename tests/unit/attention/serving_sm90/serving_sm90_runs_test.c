@@ -1,0 +1,117 @@
+/* Which serving problems attention_serving_sm90 computes in runs of several tiles. No GPU. */
+#include "attention/serving_sm90/serving_sm90_config.h"
+#include "attention/serving_sm90/serving_sm90_serving.h"
+#include "base/error.h"
+#include "support/test.h"
+
+static const struct family_place hopper = {.arch = "sm_90a", .sm_count = 132, .shared_per_block = 232448};
+
+/* Sixteen sequences of eight key heads that decode: 128 tiles. */
+static struct serving_problem many_tiles(void) {
+  return (struct serving_problem){.dtype = KJIT_BF16,
+                                  .head_dim = 128,
+                                  .head_dim_v = 128,
+                                  .heads_kv = 8,
+                                  .group = 4,
+                                  .packed_rows = 4,
+                                  .batch = 16,
+                                  .rows = 16,
+                                  .page_size = 64,
+                                  .is_plain = true,
+                                  .is_simple = true};
+}
+
+static struct serving_choice choose(const struct serving_problem *problem) {
+  struct serving_choice choice = {0};
+  kjit_error error;
+  error_clear(&error);
+  assert_status(KJIT_OK, serving_choose(problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  return choice;
+}
+
+static bool has_runs(const struct serving_problem *problem) {
+  const struct serving_choice choice = choose(problem);
+  return choice.family == &serving_sm90_serving_family && serving_sm90_view(choice.values)->runs;
+}
+
+/* More tiles have runs, up to seven tiles for each multiprocessor and eight sequences for each lane of a warp. */
+static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
+  struct serving_problem problem = many_tiles();
+  (void)state;
+  problem.batch = 115; /* 920 tiles on 132 multiprocessors */
+  for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++)
+    assert_true(has_runs(&problem));
+  problem.packed_rows = problem.group;
+  problem.page_size = 32; /* a block of keys is several boxes of TMA */
+  assert_false(has_runs(&problem));
+  problem.packed_rows = 16;
+  assert_true(has_runs(&problem));
+  problem.page_size = 0;
+  problem.packed_rows = problem.group;
+  assert_false(serving_sm90_appends(serving_sm90_view(choose(&problem).values)));
+  problem.batch = 116;
+  assert_false(has_runs(&problem));
+  problem.heads_kv = 1;
+  problem.batch = 256;
+  assert_true(has_runs(&problem));
+  problem.batch = 257;
+  assert_false(has_runs(&problem));
+  problem.batch = 256;
+  problem.rotates = true;
+  assert_false(has_runs(&problem));
+  problem.rotates = false;
+  problem.page_size = 4;
+  assert_false(has_runs(&problem));
+  problem.page_size = 64;
+  problem.is_simple = false;
+  assert_false(has_runs(&problem));
+  problem = many_tiles();
+  problem.batch = 16;
+  problem.is_narrow = true;
+  assert_false(has_runs(&problem));
+}
+
+/* Tiles of 128 rows have them where attention_prefill_sm90 would leave multiprocessors without work. */
+static void test_serving_sm90_runs__are_for_some_tiles_of_128_rows(void **state) {
+  struct serving_problem problem = many_tiles();
+  (void)state;
+  problem.packed_rows = 128;
+  for (problem.batch = 9; problem.batch <= 18; problem.batch++) { /* 72 to 144 tiles */
+    problem.rows = problem.batch * problem.packed_rows / problem.group;
+    assert_true(has_runs(&problem));
+  }
+  problem.batch = 19;
+  assert_false(has_runs(&problem));
+  problem.batch = 1;
+  problem.packed_rows = 13 * 128; /* 104 tiles */
+  assert_true(has_runs(&problem));
+  problem.packed_rows = 14 * 128;
+  assert_false(has_runs(&problem));
+}
+
+static void test_serving_sm90_runs__configs_are_legal_or_named(void **state) {
+  struct serving_problem problem = many_tiles();
+  struct serving_choice choice = choose(&problem);
+  struct serving_sm90_config config = *serving_sm90_view(choice.values);
+  const struct kjit_family *family = &serving_sm90_family;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  assert_status(KJIT_OK, family->check(family, (const int32_t *)&config, &error), &error);
+  config.runs = 2;
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
+  assert_non_null(strstr(error.message, "runs is 2: must be 0 or 1"));
+  config.runs = config.gathered = 1;
+  error_clear(&error);
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
+  assert_non_null(strstr(error.message, "runs is 1: must be 0 with one_part 0, with gathered 1"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_serving_sm90_runs__are_for_more_tiles),
+      cmocka_unit_test(test_serving_sm90_runs__are_for_some_tiles_of_128_rows),
+      cmocka_unit_test(test_serving_sm90_runs__configs_are_legal_or_named),
+  };
+  return cmocka_run_group_tests_name("runs of attention_serving_sm90", tests, NULL, NULL);
+}
