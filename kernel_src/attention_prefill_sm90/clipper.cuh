@@ -16,23 +16,36 @@
 
 struct Clipper {
   const RaggedLayout at;
-  const int lane;
+  const int warp, lane; // the first warp clips; with wideners others wait and arrive with it
   Ring<cfg::kQueryBuffers> queries;
   int values_slot = 0;
   unsigned values_parity = 0; // bit i: the parity to wait for at values_landed(i)
 
   KJIT_DEVICE void run() {
     RaggedTile tile = {};
-    while (true) {
-      mbarrier_wait_parity(at.query_landed(queries.slot), queries.parity);
-      const bool exists = load_ragged_tile(at.ragged_tile(queries.slot), lane, tile);
-      if (exists) clip_query(tile);
-      pass(at.query_full(queries.slot));
-      if (!exists) return;
-      queries.advance();
+    while (wait(tile)) {
+      make(tile);
       if (!cfg::kGathers && tile.is_cut(tile.blocks.end - 1)) clip_values(tile);
       values_slot = (values_slot + tile.blocks.end - tile.blocks.first) % cfg::kStages;
     }
+    pass();
+  }
+
+  // Wait for the next tile's Q. @return false when there is no further tile
+  KJIT_DEVICE bool wait(RaggedTile &tile) const {
+    mbarrier_wait_parity(at.query_landed(queries.slot), queries.parity);
+    return load_ragged_tile(at.ragged_tile(queries.slot), lane, tile);
+  }
+
+  KJIT_DEVICE void make(const RaggedTile &tile) {
+    if (warp == 0) clip_query(tile);
+    pass();
+  }
+
+  // Let the consumers have it.
+  KJIT_DEVICE void pass() {
+    pass(at.query_full(queries.slot));
+    queries.advance();
   }
 
 private:

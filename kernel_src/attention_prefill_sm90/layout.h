@@ -9,7 +9,8 @@ enum {
   PREFILL_LOADS_BANDS = 0,        /* the field `loads`: boxes of one band of 64 columns of K or V */
   PREFILL_LOADS_GROUPS = 1,       /* boxes of all bands, from pages */
   PREFILL_LOADS_ROWS = 2,         /* no boxes: row by row, from pages of any size, by a warpgroup of its own */
-  PREFILL_LOADS_WIDENED = 3,      /* the same from a cache of e4m3, whose elements become 16 bits on the way */
+  PREFILL_LOADS_WIDENED_ROWS = 3, /* the same from a cache of e4m3, whose elements become 16 bits on the way */
+  PREFILL_LOADS_WIDENED = 4,      /* boxes of 128 columns of a cache of e4m3, widened in shared memory */
   PREFILL_GATHERED_COLUMNS = 192, /* columns of V for which a thread of four warpgroups has registers */
   PREFILL_PATTERN_ROWS = 8,       /* rows of 128 bytes after which the swizzle repeats */
   PREFILL_COUNTERS = 3,           /* counters of the tile scheduler, zero before and after every launch */

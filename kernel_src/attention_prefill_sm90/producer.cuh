@@ -158,29 +158,33 @@ private:
   KJIT_DEVICE bool has_box() const { return lane * ragged.box_rows < cfg::kKeyRows; }
 
   KJIT_DEVICE void load_ragged_keys(int key_head, Box box, bool streams) {
-    load_boxes<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(keys.slot), at.keys_empty(keys.slot), keys.parity ^ 1,
-                                          at.keys_full(keys.slot), box, key_head, ragged.key_bands, streams);
+    const uint32_t full = cfg::kNarrow ? landing.keys_landed(keys.slot) : at.keys_full(keys.slot);
+    load_boxes<cfg::kHeadDim>(p.k, at.keys(keys.slot), at.keys_empty(keys.slot), keys.parity ^ 1, full, box, key_head,
+                              ragged.key_bands, streams);
     keys.advance();
   }
 
   // V of the pending key block.
   KJIT_DEVICE void load_ragged_values() {
-    const uint32_t full = pending.is_cut ? landing.values_landed(values.slot) : at.values_full(values.slot);
-    load_boxes<cfg::bands(cfg::kHeadDimV)>(p.v, at.values(values.slot), at.values_empty(values.slot), values.parity ^ 1,
-                                           full, pending.box, pending.key_head, ragged.value_bands, pending.streams);
+    const bool lands = cfg::kNarrow || pending.is_cut;
+    const uint32_t full = lands ? landing.values_landed(values.slot) : at.values_full(values.slot);
+    load_boxes<cfg::kHeadDimV>(p.v, at.values(values.slot), at.values_empty(values.slot), values.parity ^ 1, full,
+                               pending.box, pending.key_head, ragged.value_bands, pending.streams);
     values.advance();
   }
 
   // Load a key block of K or V, once its buffer is empty. All lanes.
-  template <int kBands>
+  template <int kColumns>
   KJIT_DEVICE void load_boxes(const attention_tensor_map &m, uint32_t shared, uint32_t empty, int parity, uint32_t full,
                               Box box, int head, int head_bands, bool streams) const {
+    constexpr int kBands = cfg::kNarrow ? cfg::Narrow<kColumns>::kBands : cfg::bands(kColumns);
+    const uint32_t to = shared + (cfg::kNarrow ? cfg::Narrow<kColumns>::kAt : 0);
     mbarrier_wait_parity(empty, parity);
     if (lane == 0) mbarrier_arrive_expect_tx(full, kBands * cfg::kKeyRows * cfg::kRowBytes);
     __syncwarp(); // the bytes are expected before they come
     if (has_box()) {
       // Keys that many tiles read stay in L2 longer than those that one reads.
-      load_box<kBands>(cfg::kFew && streams ? kEvictFirst : kEvictLast, m, shared, full, box, head, head_bands);
+      load_box<kBands>(cfg::kFew && streams ? kEvictFirst : kEvictLast, m, to, full, box, head, head_bands);
     }
     __syncwarp();
   }
@@ -193,9 +197,10 @@ private:
       tma_load_with(policy, shared + lane * ragged.box_rows * kBands * cfg::kRowBytes, map(m), full, 0, 0,
                     head * head_bands, box.row / PREFILL_PATTERN_ROWS, box.outer);
     } else {
+      constexpr int kBoxColumns = cfg::kNarrow ? cfg::kRowBytes : SM90_CHUNK_COLUMNS;
       for (int i = 0; i < kBands; i++)
         tma_load_with(policy, shared + (i * cfg::kKeyRows + lane * ragged.box_rows) * cfg::kRowBytes, map(m), full,
-                      i * SM90_CHUNK_COLUMNS, box.row, head, box.outer);
+                      i * kBoxColumns, box.row, head, box.outer);
     }
   }
 

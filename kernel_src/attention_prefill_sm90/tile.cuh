@@ -63,12 +63,15 @@ KJIT_DEVICE KeyBlocks key_blocks_of_rows(const attention_serving_params &p, cons
 // them (clipper.cuh) then arrives at the buffer's "full" mbarrier.
 //
 //   query_landed   one for each Q buffer: all of a tile's Q, and the tile's coordinates
-//   values_landed  one for each V buffer: a key block of V that has rows behind the sequence's last key
-//   tile_known     where K and V are loaded row by row (row_walk.cuh), one for each Q buffer: the tile's coordinates
+//   values_landed  one for each V buffer: a key block of V that has rows behind the sequence's last key; of e4m3 every
+//                  one, because it has to be widened (widener.cuh)
+//   keys_landed    with e4m3, one for each K buffer: a key block of K
+//   tile_known     where a warpgroup loads K and V row by row (gatherer.cuh), one for each Q buffer: the tile's
+//   coordinates
 struct RaggedLayout : Layout {
   static constexpr int kTilesAt = shared::kEntriesAt;
   static constexpr int kBarriersAt = kTilesAt + PREFILL_TILE_BYTES * cfg::kQueryBuffers;
-  static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 2 : 1) + cfg::kStages;
+  static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 2 : 1) + cfg::kStages * (cfg::kNarrow ? 2 : 1);
   static constexpr int kFactorsAt = (kBarriersAt + SM90_BARRIER_BYTES * kBarriers + 15) / 16 * 16;
   static constexpr int kEnd = cfg::kConverts ? kFactorsAt + cfg::kFactorBytes * cfg::kQueryBuffers
                                              : kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
@@ -81,27 +84,36 @@ struct RaggedLayout : Layout {
   // With kConverts: a word of each converter, and behind them what each row of Q was divided by.
   KJIT_DEVICE uint32_t flags(int slot) const { return base + kFactorsAt + cfg::kFactorBytes * slot; }
   KJIT_DEVICE uint32_t factors(int slot) const { return flags(slot) + PREFILL_FLAG_BYTES; }
-  KJIT_DEVICE uint32_t tile_known(int slot) const { return values_landed(cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t keys_landed(int slot) const { return values_landed(cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t tile_known(int slot) const { return keys_landed((cfg::kNarrow ? cfg::kStages : 0) + slot); }
 
   // One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
-    if constexpr (cfg::kGathers)
-      initialise_for_gatherers();
+    if constexpr (cfg::kGathers || cfg::kNarrow)
+      initialise_for_loaders();
     else
       Layout::initialise();
     for (int i = 0; i < kBarriers; i++)
-      mbarrier_init(query_landed(i), 1);
+      mbarrier_init(query_landed(i), is_gathered(i) ? kGatherers : 1);
     fence_mbarrier_init();
   }
 
 private:
-  // As Layout's, but every thread that gathers arrives at "full" of K and V, or each warp that widens.
-  KJIT_DEVICE void initialise_for_gatherers() const {
+  static constexpr int kGatherers = cfg::kGatherWarps * kLanesPerWarp;
+
+  // Is the i-th of this kernel's own mbarriers one at which every thread arrives that gathers e4m3?
+  static KJIT_DEVICE bool is_gathered(int i) {
+    return cfg::kNarrow && cfg::kGathers && i >= cfg::kQueryBuffers && i < cfg::kQueryBuffers + 2 * cfg::kStages;
+  }
+
+  // As Layout's, but every thread that gathers arrives at "full" of K and V, or each warp that widens, which arrives at
+  // "full" of Q too.
+  KJIT_DEVICE void initialise_for_loaders() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
-      mbarrier_init(query_full(i), cfg::kConverts ? cfg::kConverters : 1);
+      mbarrier_init(query_full(i), cfg::kNarrow ? cfg::kHelpers : 1);
       mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup);
     }
-    constexpr int kArrivals = cfg::kGatherWarps * (cfg::kNarrow ? 1 : kLanesPerWarp);
+    constexpr int kArrivals = cfg::kNarrow ? cfg::kHelpers : kGatherers;
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), kArrivals);
       mbarrier_init(keys_empty(i), cfg::kConsumers * kKeyReleases);
@@ -117,8 +129,8 @@ KJIT_DEVICE void store_ragged_tile(uint32_t shared, const RaggedTile &tile) {
   st_shared_16(shared + 16, {{(uint32_t)tile.s.rows, (uint32_t)tile.s.keys, (uint32_t)tile.blocks.first,
                               (uint32_t)tile.blocks.end}});
   if constexpr (cfg::kNarrow)
-    st_shared_16(shared + 32, {{(uint32_t)tile.s.cache_row, (uint32_t)tile.s.first_slot,
-                                __float_as_uint(tile.descales.k), __float_as_uint(tile.descales.v)}});
+    st_shared_16(shared + 32,
+                 {{(uint32_t)tile.s.cache_row, 0, __float_as_uint(tile.descales.k), __float_as_uint(tile.descales.v)}});
   else if constexpr (cfg::kGathers)
     st_shared_16(shared + 32, {{(uint32_t)tile.s.cache_row, 0, 0, 0}});
 }
@@ -141,6 +153,7 @@ KJIT_DEVICE bool load_ragged_tile(uint32_t shared, int lane, RaggedTile &tile) {
   if constexpr (cfg::kNarrow) {
     Chunk more = {};
     if (lane == 0) more = ld_shared_16(shared + 32);
+    tile.s.cache_row = broadcast_from_lane_0(more.word[0]);
     tile.descales = {__uint_as_float(broadcast_from_lane_0(more.word[2])),
                      __uint_as_float(broadcast_from_lane_0(more.word[3]))};
   }
@@ -152,5 +165,4 @@ KJIT_DEVICE void load_cache_row(uint32_t shared, int lane, Sequence &s) {
   Chunk more = {};
   if (lane == 0) more = ld_shared_16(shared + 32);
   s.cache_row = broadcast_from_lane_0(more.word[0]);
-  if constexpr (cfg::kNarrow) s.first_slot = broadcast_from_lane_0(more.word[1]);
 }

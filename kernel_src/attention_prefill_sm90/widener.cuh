@@ -1,141 +1,158 @@
-// The wideners: a warpgroup that loads K and V of e4m3, of a cache with or without pages, and writes them to shared
-// memory in fp16, which holds each of their values, as TMA would have done with a cache of 16 bits.
+// The wideners: three warps beside the producer that make fp16 of what comes of a cache of e4m3, in the buffer that it
+// comes to; fp16 holds each of e4m3's values.
 //
-// wgmma takes 8-bit operands only where both are, and V with its keys contiguous. So the elements are widened in
-// registers, between global and shared memory, through which they pass once.
+// wgmma takes 8-bit operands only where both are, and V with its keys contiguous. So K and V are widened in shared
+// memory. The producer loads them as it does a cache of 16 bits, two blocks ahead, but to an mbarrier of the wideners'
+// ("landed", tile.cuh): half as many bytes, which lie at a buffer's end (cfg::Narrow); and so do the gatherers. The
+// wideners follow in the order of the loads: a tile's Q, then of each key block K, and V of the block before it.
 //
-// The warps load every key block together (row_walk.cuh). A step is 8 rows of 64 columns, which are the pattern of the
-// swizzle: four lanes load the 64 bytes of a row, 16 each, and write 32, so that lanes that write together meet each
-// bank once. kDepth steps are on their way in registers: what a step held is written, and the step that is as far
-// behind it is asked for, be it of the same K, of the V that follows, or of the next block's K. The order is K and V of
-// a tile's blocks from the last to the first; so the consumers have what they wait for, which is K of a block and V of
-// the one before it, and a tile ends with its own V before the next one is waited for, except that loads of its K are
-// on their way.
+//   1. Q is converted, or clipped, as without wideners (converter.cuh, clipper.cuh).
+//   2. A warp takes every third group of eight rows. It reads as many as it has registers for, then writes these. A
+//      row's bytes lie where the same row's elements will, so that nobody else writes what a warp still has to read.
+//   3. It fences what it wrote off from wgmma, and from TMA, which writes to the buffer next; one lane arrives at
+//      "full".
 //
-// Whoever has written a block fences it off from wgmma and arrives at "full", one lane for each warp. Rows behind the
-// sequence's last key are written as zeros, so the clipper has nothing to do with V.
+// Rows behind the sequence's last key become zeros in V: a probability of 0 times what a slot holds that was never
+// written may be NaN. Scores of such keys are masked, so K may be anything.
 #pragma once
 #include <kjit/ptx/e4m3.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
 
-#include "attention_prefill_sm90/row_walk.cuh"
+#include "attention_prefill_sm90/clipper.cuh"
+#include "attention_prefill_sm90/converter.cuh"
+#include "attention_prefill_sm90/tile.cuh"
 
-// The most of up to 8 steps that divide those of K and of V, so that each has a place of its own in registers.
-__device__ constexpr int steps_ahead(int of_keys, int of_values) {
-  int depth = 8;
-  while (of_keys % depth || of_values % depth)
-    depth--;
-  return depth;
-}
+// Who makes Q ready.
+template <bool kConverts> struct QueryHelper { using type = Clipper; };
+template <> struct QueryHelper<true> { using type = Converter; };
 
-struct Widener : RowWalk {
-  static constexpr int kStepRows = PREFILL_PATTERN_ROWS, kRowLanes = kLanesPerWarp / kStepRows;
-  static constexpr int kGroups = kWarpRows / kStepRows;
-  template <bool kIsKeys> static constexpr int kColumns = kIsKeys ? cfg::kHeadDim : cfg::kHeadDimV;
-  template <bool kIsKeys> static constexpr int kBands = cfg::bands(kColumns<kIsKeys>);
-  template <bool kIsKeys> static constexpr int kSteps = kGroups *kBands<kIsKeys>;
+// The groups of eight rows of a key block that each of the wideners has.
+struct WidenerGroups {
+  static constexpr int kAll = cfg::kKeyRows / PREFILL_PATTERN_ROWS;
+  static constexpr int kOfWarp = (kAll + cfg::kHelpers - 1) / cfg::kHelpers;
 
-  static constexpr int kDepth = steps_ahead(kSteps<true>, kSteps<false>); // steps on their way
+  static KJIT_DEVICE int group(int warp, int i) { return i * cfg::kHelpers + warp; }
 
+  // Does a warp have an i-th group? The first ones every warp has.
+  static KJIT_DEVICE bool has(int warp, int i) {
+    return (i + 1) * cfg::kHelpers <= kAll || (i < kOfWarp && group(warp, i) < kAll);
+  }
+};
+
+// How a warp's part of a block is divided: a step is eight rows of 64 columns, 16 bytes a lane, and a warp has the
+// steps of so many groups of eight rows in registers at once.
+template <int kColumns> struct WidenerSteps {
+  static constexpr int kBands = cfg::bands(kColumns);
+  static constexpr int kMost = cfg::kGathers ? 4 : 8; // for which there are registers
+  static constexpr int kRounds = (WidenerGroups::kOfWarp * kBands + kMost - 1) / kMost;
+  static constexpr int kGroups = (WidenerGroups::kOfWarp + kRounds - 1) / kRounds;
+};
+
+struct Widener {
+  using Query = typename QueryHelper<cfg::kConverts>::type;
+
+  const RaggedLayout at;
+  const int warp, lane; // of the wideners
   Ring<cfg::kStages> keys, values;
-  Chunk raw[kDepth];
-
-  // K or V of a key block, of which each lane knows some rows.
-  struct Source {
-    const char *rows[kLaneRows];
-    int count; // of the warp's rows those in front of the sequence's end; 0 or less: there are none
-  };
 
   KJIT_DEVICE void run() {
+    Query query{at, warp, lane};
     RaggedTile tile = {};
-    bool exists = next_tile(tile);
-    int block = tile.blocks.end - 1;
-    Source k = {};
-    Rows rows = {};
-    if (exists) rows = look_up(tile, block);
-    if (exists) k = begin(tile, block, rows);
-    while (exists) {
-      const bool is_last = block == tile.blocks.first;
-      Rows ahead = {};
-      if (!is_last) ahead = look_up(tile, block - 1);
-      const Source v = source<false>(tile, block, rows);
-      widen<true>(k, v);
-      if (is_last && !cfg::kOverlapsTiles) { // the next tile is known when this one's last V has been multiplied
-        widen<false>(v, Source{});
-        exists = next_tile(tile);
-        if (exists) rows = look_up(tile, block = tile.blocks.end - 1);
-        if (exists) k = begin(tile, block, rows);
-        continue;
+    int pending = 0; // keys of the sequence from the first one of the block on whose V is still to be widened
+    bool is_pending = false;
+    while (query.wait(tile)) {
+      query.make(tile);
+      for (int block = tile.blocks.end - 1; block >= tile.blocks.first; block--) {
+        widen_keys();
+        if (is_pending) widen_values(pending);
+        pending = tile.s.keys - block * cfg::kKeyRows;
+        is_pending = true;
       }
-      if (is_last) exists = next_tile(tile);
-      block = is_last ? tile.blocks.end - 1 : block - 1;
-      if (is_last && exists) ahead = look_up(tile, block);
-      rows = ahead;
-      k = exists ? source<true>(tile, block, rows) : Source{};
-      widen<false>(v, k);
+      if (cfg::kQueryBuffers > 1) continue;
+      widen_values(pending); // as the producer loads it
+      is_pending = false;
     }
+    query.pass(); // the consumers see that there is no further tile
+    if (is_pending) widen_values(pending);
   }
 
 private:
-  template <bool kIsKeys> KJIT_DEVICE Source source(const RaggedTile &tile, int block, const Rows &rows) const {
-    const attention_serving_params &v = p.serving;
-    const attention_serving_strides &stride = kIsKeys ? v.k_stride : v.v_stride;
-    const int64_t head = tile.query_head() / v.group * (int64_t)stride.head;
-    Source source;
-    source.count = tile.s.keys - block * cfg::kKeyRows - warp * kWarpRows;
-#pragma unroll
-    for (int i = 0; i < kLaneRows; i++)
-      source.rows[i] = (const char *)(kIsKeys ? v.k : v.v) + head + rows.page[i] * (int64_t)stride.batch +
-                       rows.in_page[i] * (int64_t)stride.seq;
-    return source;
+  KJIT_DEVICE void widen_keys() {
+    mbarrier_wait_parity(at.keys_landed(keys.slot), keys.parity);
+    widen<cfg::kHeadDim>(at.keys(keys.slot), cfg::kKeyRows);
+    pass(at.keys_full(keys.slot));
+    keys.advance();
   }
 
-  // Ask for the first steps of a tile's first K, when nothing else is on its way.
-  KJIT_DEVICE Source begin(const RaggedTile &tile, int block, const Rows &rows) {
-    const Source k = source<true>(tile, block, rows);
-#pragma unroll
-    for (int step = 0; step < kDepth; step++)
-      raw[step] = read<true>(k, step);
-    return k;
+  // V of a block of which `count` keys are of the sequence.
+  KJIT_DEVICE void widen_values(int count) {
+    mbarrier_wait_parity(at.values_landed(values.slot), values.parity);
+    widen<cfg::kHeadDimV>(at.values(values.slot), count);
+    pass(at.values_full(values.slot));
+    values.advance();
   }
 
-  // The lane's 16 bytes of a step; zeros where there is no key or no column.
-  template <bool kIsKeys> KJIT_DEVICE Chunk read(const Source &from, int step) const {
-    const int group = step / kBands<kIsKeys>, row = group * kStepRows + lane / kRowLanes;
-    const int column = step % kBands<kIsKeys> * SM90_CHUNK_COLUMNS + lane % kRowLanes * kChunkBytes;
-    const char *const to_row = shuffle(from.rows[group * kStepRows / kLanesPerWarp], row % kLanesPerWarp);
-    if (row >= from.count || column >= kColumns<kIsKeys>) return Chunk{};
-    return ld_global_nc_16(to_row + column);
-  }
-
-  // Write this warp's rows of a key block, once the block's buffer is empty, and ask for as many steps of what follows:
-  // of V behind K, of K behind V.
-  template <bool kIsKeys> KJIT_DEVICE void widen(const Source &own, const Source &next) {
-    Ring<cfg::kStages> &ring = kIsKeys ? keys : values;
-    const int row = warp * kWarpRows + lane / kRowLanes, chunk = lane % kRowLanes * 2 ^ lane / kRowLanes;
-    const uint32_t to = (kIsKeys ? at.keys(ring.slot) : at.values(ring.slot)) + row * cfg::kRowBytes + (chunk << 4);
-    const uint32_t empty = kIsKeys ? at.keys_empty(ring.slot) : at.values_empty(ring.slot);
-    mbarrier_wait_parity(empty, ring.parity ^ 1);
-    __syncwarp();
-#pragma unroll
-    for (int step = 0; step < kSteps<kIsKeys>; step++) {
-      const int group = step / kBands<kIsKeys>, band = step % kBands<kIsKeys>, ahead = step + kDepth;
-      write(to + band * cfg::kKeyRows * cfg::kRowBytes + group * cfg::kPatternBytes, raw[step % kDepth]);
-      raw[step % kDepth] =
-          ahead < kSteps<kIsKeys> ? read<kIsKeys>(own, ahead) : read<!kIsKeys>(next, ahead - kSteps<kIsKeys>);
-      // A wait that is over: without it ptxas asks for nothing before most of the block is written.
-      if (step == kSteps<kIsKeys> / 2 - 1) mbarrier_wait_parity(empty, ring.parity ^ 1);
-    }
+  KJIT_DEVICE void pass(uint32_t full) const {
     fence_async_proxy();
     __syncwarp();
-    mbarrier_arrive_if(kIsKeys ? at.keys_full(ring.slot) : at.values_full(ring.slot), lane == 0);
-    ring.advance();
+    mbarrier_arrive_if(full, lane == 0);
   }
 
-  // Write 16 elements as two chunks. The other chunk of a pair has another place in the swizzle's pattern.
-  static KJIT_DEVICE void write(uint32_t shared, const Chunk &narrow) {
+  // The row of a group of eight that a lane reads and writes, a quarter of 64 columns at a time. Eight lanes that do it
+  // together have two rows, one of them odd and one even, one of them below 4 and one not. So they meet each bank once,
+  // in what they read and in what they write.
+  KJIT_DEVICE int own_row() const { return lane / 8 ^ (lane / 4 % 2 * 5); }
+
+  // Widen this warp's rows of a block. Rows from `count` on become zeros.
+  template <int kColumns> KJIT_DEVICE void widen(uint32_t shared, int count) const {
+    constexpr int kAtOnce = WidenerSteps<kColumns>::kGroups;
+    const uint32_t own = shared + warp * cfg::kPatternBytes + own_row() * cfg::kRowBytes;
+    const uint32_t from = own + cfg::Narrow<kColumns>::kAt + ((lane % 4 ^ own_row()) << 4);
+    const uint32_t to = own + ((lane % 4 * 2 ^ own_row()) << 4);
+#pragma unroll
+    for (int first = 0; first < WidenerGroups::kOfWarp; first += kAtOnce) {
+      Chunk raw[kAtOnce][cfg::bands(kColumns)];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i++)
+        if (WidenerGroups::has(warp, first + i)) read_group(from, first + i, raw[i]);
+      if (count < cfg::kKeyRows) clear(first, count, raw);
+      __syncwarp(); // a row's other lanes have read what this one writes over
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i++)
+        if (WidenerGroups::has(warp, first + i)) write_group(to, first + i, raw[i]);
+    }
+  }
+
+  static constexpr int kToNextGroup = cfg::kHelpers * cfg::kPatternBytes; // of a warp
+  static constexpr int kToNextBand = cfg::kKeyRows * cfg::kRowBytes;
+
+  // A band of 64 columns is half of a row of 128 bytes. The second half lies where the address has another bit.
+  template <int kBands> static KJIT_DEVICE void read_group(uint32_t from, int i, Chunk (&raw)[kBands]) {
+#pragma unroll
+    for (int band = 0; band < kBands; band++)
+      raw[band] = ld_shared_16((from ^ band % 2 * (cfg::kRowBytes / 2)) + i * kToNextGroup + band / 2 * kToNextBand);
+  }
+
+  template <int kBands> static KJIT_DEVICE void write_group(uint32_t to, int i, const Chunk (&raw)[kBands]) {
+#pragma unroll
+    for (int band = 0; band < kBands; band++)
+      write(to, i * kToNextGroup + band * kToNextBand, raw[band]);
+  }
+
+  template <int kAtOnce, int kBands> KJIT_DEVICE void clear(int first, int count, Chunk (&raw)[kAtOnce][kBands]) const {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; i++)
+      if (WidenerGroups::group(warp, first + i) * PREFILL_PATTERN_ROWS + own_row() >= count) {
+#pragma unroll
+        for (int band = 0; band < kBands; band++)
+          raw[i][band] = Chunk{};
+      }
+  }
+
+  // Write 16 elements as two chunks, the second of which has another place in the swizzle's pattern.
+  static KJIT_DEVICE void write(uint32_t to, int offset, const Chunk &narrow) {
     Chunk wide[2];
 #pragma unroll
     for (int w = 0; w < 4; w++) {
@@ -144,7 +161,7 @@ private:
       wide[w / 2].word[w % 2 * 2] = low;
       wide[w / 2].word[w % 2 * 2 + 1] = high;
     }
-    st_shared_16(shared, wide[0]);
-    st_shared_16(shared ^ kChunkBytes, wide[1]);
+    st_shared_16(to + offset, wide[0]);
+    st_shared_16((to ^ kChunkBytes) + offset, wide[1]);
   }
 };

@@ -57,8 +57,7 @@ static const struct mutation prefill_mutations[] = {
      "v.page_table[tile.s.cache_row * v.page_table_stride + index]", "v.page_table[index]"},
     {"the counter is left as it is", "attention_prefill_sm90/producer.cuh", "v.arrivals[i] = 0;", ";"},
     {"V does not land where it is cleared", "attention_prefill_sm90/producer.cuh",
-     "pending.is_cut ? landing.values_landed(values.slot) : at.values_full(values.slot)",
-     "at.values_full(values.slot)"},
+     "const bool lands = cfg::kNarrow || pending.is_cut;", "const bool lands = false;"},
     {"a sequence is listed twice", "attention_prefill_sm90/order.cuh", "visit(b, at + __popc(before));",
      "visit(b, at);"},
     {"O is read before all of the warp have written it", "attention_prefill_sm90/consumer.cuh",
@@ -89,7 +88,7 @@ static const struct mutation mixed_mutations[] = {
      "cp_async_mbarrier_arrive(kIsKeys", "mbarrier_arrive(kIsKeys"},
     {"a buffer is loaded while it is read", "attention_prefill_sm90/gatherer.cuh",
      "mbarrier_wait_parity(kIsKeys ? at.keys_empty(ring.slot) : at.values_empty(ring.slot), ring.parity ^ 1);", ";"},
-    {"a page is looked up in the row of another sequence", "attention_prefill_sm90/row_walk.cuh",
+    {"a page is looked up in the row of another sequence", "attention_prefill_sm90/gatherer.cuh",
      "v.page_table + tile.s.cache_row * v.page_table_stride", "v.page_table"},
     {"a row behind the last key is loaded", "attention_prefill_sm90/gatherer.cuh", "row < count &&", "row <= count &&"},
     {"every four rows are swizzled as the first four", "attention_prefill_sm90/gatherer.cuh",
@@ -97,7 +96,7 @@ static const struct mutation mixed_mutations[] = {
     {"the last V is forgotten", "attention_prefill_sm90/gatherer.cuh",
      "if (pending.head >= 0) load<false>(pending);\\n  }", "}"},
     {"warps begin with the same rows", "attention_prefill_sm90/gatherer.cuh",
-     "at.values(ring.slot)) + warp * kWarpRows * cfg::kRowBytes;", "at.values(ring.slot));"},
+     "buffer + warp * kWarpRows * cfg::kRowBytes;", "buffer;"},
 };
 
 /* Caught by the same in pages that TMA loads. */
@@ -160,18 +159,24 @@ static const struct mutation e4m3_mutations[] = {
 static const struct mutation widened_mutations[] = {
     {"what was written is not fenced off from wgmma", "attention_prefill_sm90/widener.cuh", "fence_async_proxy();",
      ";"},
-    {"a buffer is written while it is read", "attention_prefill_sm90/widener.cuh",
-     "mbarrier_wait_parity(empty, ring.parity ^ 1);\\n    __syncwarp();", ";"},
-    {"a row behind the last key is loaded", "attention_prefill_sm90/widener.cuh", "row >= from.count ||",
-     "row > from.count ||"},
-    {"rows are not swizzled", "attention_prefill_sm90/widener.cuh", "lane % kRowLanes * 2 ^ lane / kRowLanes;",
-     "lane % kRowLanes * 2;"},
-    {"a step is written where another one was", "attention_prefill_sm90/widener.cuh", "+ group * cfg::kPatternBytes,",
-     ","},
-    {"the same block comes again", "attention_prefill_sm90/widener.cuh",
-     "block = is_last ? tile.blocks.end - 1 : block - 1;", "block = is_last ? tile.blocks.end - 1 : block;"},
-    {"keys are those of another sequence", "attention_prefill_sm90/row_walk.cuh", "v.cu_k ? 0 : tile.s.cache_row;",
-     "0;"},
+    {"nobody waits for K before widening it", "attention_prefill_sm90/widener.cuh",
+     "mbarrier_wait_parity(at.keys_landed(keys.slot), keys.parity);", ";"},
+    {"nobody waits for V before widening it", "attention_prefill_sm90/widener.cuh",
+     "mbarrier_wait_parity(at.values_landed(values.slot), values.parity);", ";"},
+    {"a row is written before all of it has been read", "attention_prefill_sm90/widener.cuh",
+     "__syncwarp(); // a row's other", "// a row's other"},
+    {"a row behind the last key is left", "attention_prefill_sm90/widener.cuh", "+ own_row() >= count)",
+     "+ own_row() > count)"},
+    {"rows are not swizzled", "attention_prefill_sm90/widener.cuh", "((lane % 4 * 2 ^ own_row()) << 4);",
+     "((lane % 4 * 2) << 4);"},
+    {"a group is written where another one was", "attention_prefill_sm90/widener.cuh", "write(to, i * kToNextGroup +",
+     "write(to, "},
+    {"the last V is forgotten", "attention_prefill_sm90/widener.cuh", "if (is_pending) widen_values(pending);\\n  }",
+     "}"},
+    {"a buffer is loaded while it is read", "attention_prefill_sm90/producer.cuh",
+     "mbarrier_wait_parity(empty, parity);", ";"},
+    {"every sequence lies where the first does", "attention_prefill_sm90/producer.cuh",
+     "v.cu_k ? 0 : tile.s.cache_row}", "0}"},
     {"scores are not multiplied by the keys' descale", "attention_prefill_sm90/scaled_consumer.cuh",
      "p.scale_log2 * tile.descales.k :", "p.scale_log2 :"},
     {"values are not multiplied by their descale", "attention_prefill_sm90/consumer.cuh", "*= tile.descales.v;",
@@ -182,14 +187,26 @@ static const struct mutation widened_mutations[] = {
      "if (tile.has_factors) multiply_factors(buffer);", ";"},
     {"a buffer is given back before its factors are read", "attention_prefill_sm90/consumer.cuh",
      "__syncwarp(); // before lane 0", "// before lane 0"},
-    {"what was converted is not fenced off from wgmma", "attention_prefill_sm90/converter.cuh", "fence_async_proxy();",
-     ";"},
     {"nobody waits for Q before converting it", "attention_prefill_sm90/converter.cuh",
      "mbarrier_wait_parity(at.query_landed(queries.slot), queries.parity);", ";"},
-    {"one converter is enough to begin", "attention_prefill_sm90/tile.cuh", "cfg::kConverts ? cfg::kConverters : 1",
-     "1"},
+    {"one warp that has converted is enough to begin", "attention_prefill_sm90/tile.cuh",
+     "cfg::kNarrow ? cfg::kHelpers : 1", "1"},
     {"one warp's rows are enough to begin", "attention_prefill_sm90/tile.cuh",
-     "cfg::kGatherWarps * (cfg::kNarrow ? 1 : kLanesPerWarp);", "1;"},
+     "cfg::kNarrow ? cfg::kHelpers : kGatherers;", "1;"},
+};
+
+/* Caught by the same in pages of one position, and heads of more than a band. */
+static const struct mutation gathered_mutations[] = {
+    {"the second half of a row is the first", "attention_prefill_sm90/widener.cuh",
+     "(from ^ band % 2 * (cfg::kRowBytes / 2))", "(from)"},
+    {"wideners do not wait for all who gather", "attention_prefill_sm90/tile.cuh", "is_gathered(i) ? kGatherers : 1",
+     "1"},
+    {"bytes are gathered where elements will be", "attention_prefill_sm90/gatherer.cuh",
+     "cfg::kNarrow ? cfg::Narrow<kColumns>::kAt : 0;", "0;"},
+    {"consumers do not wait for wideners", "attention_prefill_sm90/gatherer.cuh",
+     "cfg::kNarrow ? at.keys_landed(slot) : at.keys_full(slot);", "at.keys_full(slot);"},
+    {"a row is as long as one of 16 bits", "attention_prefill_sm90/gatherer.cuh",
+     "cfg::kCacheBytes * (block.rows.page[i]", "2 * (block.rows.page[i]"},
 };
 
 static void test_serving__mistakes_are_caught(void **state) {
@@ -261,7 +278,7 @@ static void test_serving__mistakes_in_widening_are_caught(void **state) {
   c.query_size = 1e9f; /* beyond fp16 */
   c.scale = 1e-10f;
   c.batch = 3;
-  c.heads_kv = 2;
+  c.heads_kv = 4; /* several tiles for each of four blocks of threads, so that buffers come again */
   c.group = 2;
   c.rows[0] = 150;
   c.keys[0] = 400;
@@ -270,6 +287,10 @@ static void test_serving__mistakes_in_widening_are_caught(void **state) {
   c.rows[2] = 40;
   c.keys[2] = 47;
   assert_caught(state, &c, widened_mutations, first_or_all(sizeof widened_mutations / sizeof *widened_mutations));
+  c.cache = SERVING_PAGED;
+  c.page_size = 1;
+  c.head_dim = c.head_dim_v = 80;
+  assert_caught(state, &c, gathered_mutations, first_or_all(sizeof gathered_mutations / sizeof *gathered_mutations));
 }
 
 static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state) {

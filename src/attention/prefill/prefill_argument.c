@@ -74,6 +74,8 @@ static struct runtime_tensor describe_keys(const struct attention_serving_params
                                            const struct attention_serving_strides *strides,
                                            const struct prefill_config *config, int32_t columns, int32_t rows) {
   if (prefill_gathers(config)) return (struct runtime_tensor){0}; /* no map: rank 0 */
+  if (config->loads == PREFILL_LOADS_WIDENED)
+    return serving_box_describe(params, data, strides, KJIT_FP8_E4M3, columns, rows, KJIT_MAP_PROMOTION_128B);
   if (config->loads == PREFILL_LOADS_BANDS)
     return serving_box_describe(params, data, strides, config->dtype, columns, rows, KJIT_MAP_PROMOTION_256B);
   return describe_groups(params, data, strides, config, columns, rows);

@@ -4,10 +4,10 @@
  * 2. There must be more rows than the smaller tiles of attention_serving hold, and tiles for two fifths of the card: a
  *    tile is never divided among multiprocessors here, and attention_serving, which divides, is 2.5 times as slow on a
  *    multiprocessor. attention_serving_sm90's kernel of few tiles, which divides too, is not slower on one.
- * 3. Three consumers for heads of up to 64 columns, else two, and beside the warpgroup that gathers rows two or one;
- * the largest step of keys; two Q buffers and memory of its own for O, or, where there is no room for both, one of
- * them. With both, a tile's Q is loaded while the tile before it is computed, even if that one is a single step,
- * because the buffer is free once its last scores are there.
+ * 3. Three consumers for heads of up to 64 columns, else two, beside warps that widen e4m3 two, and beside the
+ * warpgroup that gathers rows two or one; the largest step of keys; two Q buffers and memory of its own for O, or,
+ * where there is no room for both, one of them. With both, a tile's Q is loaded while the tile before it is computed,
+ * even if that one is a single step, because the buffer is free once its last scores are there.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -105,12 +105,19 @@ static bool has_few(const struct serving_problem *problem, int32_t packed) {
   return packed == problem->group && (problem->page_size > 0 || problem->is_mixed);
 }
 
-/* Pages that no box of TMA fits are loaded row by row, and so is a cache of 8 bits; from others with one box for all
- * bands of a head, where that is less than a box for each. */
+/* How K and V are loaded where boxes of TMA fit pages: with one box for all bands of a head, where that is less than a
+ * box for each. A cache of 8 bits has bands of twice as many columns. */
 static int32_t loads_of(const struct serving_problem *problem) {
+  if (problem->is_narrow) return PREFILL_LOADS_WIDENED;
   const bool whole = problem->head_dim % SM90_CHUNK_COLUMNS == 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS == 0;
   const bool many = integer_max(problem->head_dim, problem->head_dim_v) > SM90_CHUNK_COLUMNS;
   return problem->page_size && problem->is_banded && whole && many ? PREFILL_LOADS_GROUPS : PREFILL_LOADS_BANDS;
+}
+
+static void load_row_by_row(struct prefill_config *config) {
+  config->loads = config->loads == PREFILL_LOADS_WIDENED ? PREFILL_LOADS_WIDENED_ROWS : PREFILL_LOADS_ROWS;
+  config->consumers = prefill_gathering_consumers(config->head_dim_v);
+  choose_tile(config);
 }
 
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
@@ -119,7 +126,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   struct prefill_config config = {.dtype = problem->dtype,
                                   .head_dim = (int32_t)problem->head_dim,
                                   .head_dim_v = (int32_t)problem->head_dim_v,
-                                  .consumers = widest <= 64 ? 3 : 2,
+                                  .consumers = widest <= 64 && !problem->is_narrow ? 3 : 2,
                                   .stages = 2,
                                   .ping_pong = 1,
                                   .rescale_slack = RESCALE_SLACK,
@@ -132,11 +139,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
     config.loads = loads_of(problem);
     config.few = has_few(problem, config.packed);
     choose_tile(&config);
-    if (problem->is_narrow || !pages_fit(problem->page_size, config.tile_n)) {
-      config.loads = problem->is_narrow ? PREFILL_LOADS_WIDENED : PREFILL_LOADS_ROWS;
-      config.consumers = prefill_gathering_consumers(problem->head_dim_v);
-      choose_tile(&config);
-    }
+    if (!pages_fit(problem->page_size, config.tile_n)) load_row_by_row(&config);
   }
   if (why_not) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_prefill_sm90 does not take %s", why_not);
   memcpy(values, &config, sizeof config);

@@ -59,15 +59,20 @@ static uint32_t tile_bytes(const struct prefill_config *config) {
 }
 
 bool prefill_gathers(const struct prefill_config *config) {
-  return config->loads == PREFILL_LOADS_ROWS || config->loads == PREFILL_LOADS_WIDENED;
+  return config->loads == PREFILL_LOADS_ROWS || config->loads == PREFILL_LOADS_WIDENED_ROWS;
 }
 
-/* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
+static bool is_narrow(const struct prefill_config *config) {
+  return config->loads >= PREFILL_LOADS_WIDENED_ROWS;
+}
+
+/* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V, or two
+ * mbarriers: tile.cuh. */
 uint32_t prefill_shared_bytes(const struct prefill_config *config) {
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  const uint32_t barriers = q_buffers * (prefill_gathers(config) ? 2 : 1) + stages;
+  const uint32_t barriers = q_buffers * (prefill_gathers(config) ? 2 : 1) + stages * (is_narrow(config) ? 2 : 1);
   const uint32_t known = PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
-  if (config->loads != PREFILL_LOADS_WIDENED || config->dtype != KJIT_BF16) return tile_bytes(config) + known;
+  if (!is_narrow(config) || config->dtype != KJIT_BF16) return tile_bytes(config) + known;
   return tile_bytes(config) + (uint32_t)integer_round_up(known, 16) +
          q_buffers * (SM90_GROUP_ROWS * (uint32_t)config->consumers * (uint32_t)sizeof(float) + PREFILL_FLAG_BYTES);
 }
@@ -121,17 +126,19 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   (void)family;
   if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
   if (!rule_is_between(config->loads, PREFILL_LOADS_BANDS, PREFILL_LOADS_WIDENED))
-    return rule_broken(error, "loads", config->loads, "0 to 3");
+    return rule_broken(error, "loads", config->loads, "0 to 4");
+  if (is_narrow(config) && config->consumers > 2)
+    return rule_broken(error, "loads", config->loads, "0 to 2 with 3 consumers");
   if (prefill_gathers(config) && config->consumers > prefill_gathering_consumers(config->head_dim_v))
-    return rule_broken(error, "loads", config->loads, "0 or 1 with 3 consumers, or 2 and head_dim_v above 192");
+    return rule_broken(error, "loads", config->loads,
+                       "other than 2 and 3 with 3 consumers, or 2 and head_dim_v above 192");
   if (prefill_gathers(config) && config->tile_n % GATHERED_ROWS)
-    return rule_broken(error, "loads", config->loads, "0 or 1 with a tile_n that is no multiple of 32");
-  if (config->loads == PREFILL_LOADS_WIDENED &&
-      (config->head_dim % WIDENED_COLUMNS || config->head_dim_v % WIDENED_COLUMNS))
+    return rule_broken(error, "loads", config->loads, "other than 2 and 3 with a tile_n that is no multiple of 32");
+  if (is_narrow(config) && (config->head_dim % WIDENED_COLUMNS || config->head_dim_v % WIDENED_COLUMNS))
     return rule_broken(error, "loads", config->loads, "0 to 2 with head sizes that are not multiples of 16");
   if (config->loads == PREFILL_LOADS_GROUPS &&
       (config->head_dim % SM90_CHUNK_COLUMNS || config->head_dim_v % SM90_CHUNK_COLUMNS))
-    return rule_broken(error, "loads", config->loads, "0, 2 or 3 with head sizes other than multiples of 64");
+    return rule_broken(error, "loads", config->loads, "other than 1 with head sizes other than multiples of 64");
   if (!rule_is_between(config->few, 0, 1)) return rule_broken(error, "few", config->few, "0 or 1");
   const kjit_status status = sm90_check(&base, error);
   if (status != KJIT_OK || prefill_fits(config)) return status;

@@ -23,7 +23,7 @@
   X(rescale_slack, INT, "log2 of a row's sum that needs no rescaling of O: 0 to 15")                                   \
   X(packed, INT, "query heads that share a key head, in the rows of one tile: a power of two that divides them")       \
   X(softcap, BOOL, "scores are capped")                                                                                \
-  X(loads, INT, "K and V come in boxes of 64 columns, 0; from pages, of all columns, 1; row by row, 2; of e4m3, 3")    \
+  X(loads, INT, "K and V by boxes of 64 columns, 0; of all, from pages, 1; by rows, 2; e4m3 by rows, 3, by boxes, 4")  \
   X(few, BOOL, "sequences of few rows have a list of their own, and their keys may be divided")
 
 struct prefill_config {

@@ -210,19 +210,23 @@ static void test_prefill_choose__configs_of_pages_of_one_key_are_legal(void **st
   expect_legal_configs(1, PREFILL_LOADS_ROWS);
 }
 
-/* In pages of any size and without, and for every pair of head sizes that has 16 columns for each load. */
+/* In boxes where pages fit them and without pages, else row by row, and for every pair of head sizes that has 16
+ * columns for each load. */
 static void test_prefill_choose__a_cache_of_8_bits_is_widened(void **state) {
   struct serving_problem problem = large();
   (void)state;
   problem.is_narrow = problem.is_banded = true;
-  for (problem.page_size = 0; problem.page_size <= 130; problem.page_size++)
-    assert_int_equal(PREFILL_LOADS_WIDENED, loads_of(&problem));
+  for (problem.page_size = 0; problem.page_size <= 130; problem.page_size++) {
+    const int64_t page = problem.page_size;
+    const bool fits = page % 8 == 0 && (page == 0 || 128 % page == 0);
+    assert_int_equal(fits ? PREFILL_LOADS_WIDENED : PREFILL_LOADS_WIDENED_ROWS, loads_of(&problem));
+  }
   for (problem.head_dim = 16; problem.head_dim <= 256; problem.head_dim += 16)
     for (problem.head_dim_v = 16; problem.head_dim_v <= 256; problem.head_dim_v += 16) {
       struct serving_choice choice = {0};
       kjit_error error;
       error_clear(&error);
-      assert_int_equal(PREFILL_LOADS_WIDENED, loads_of(&problem));
+      assert_int_equal(PREFILL_LOADS_WIDENED_ROWS, loads_of(&problem));
       assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
       assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
       struct prefill_config config = *prefill_config_view(choice.values);
