@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
-"""What finding blocks costs beside attention itself, and what a variant's call costs the host.
+"""What finding blocks costs beside attention itself.
 
-First table: masks whose blocks are found before the attention kernel, at lengths from 8k on: those that are not row
-intervals, and lists of a BlockMask, which are turned into kjit's own. Times are the GPU's, of each kernel of a call, by
-CUPTI (torch.profiler), medians of the calls, L2 not flushed. The attention kernel begins while those in front of it run
-and waits for them, so that its own time holds some of theirs; what counts is the time of a call of many in a row.
-
-Second table: microseconds of a call on the host, of 200 calls in a row on a small problem: a function that is made anew
-and traced each time, one that is made anew and alike, the same text, plain members, a call without a variant.
+Masks whose blocks are found before the attention kernel, at lengths from 8k on: those that are not row intervals, and
+lists of a BlockMask, which are turned into kjit's own. Times are the GPU's, of each kernel of a call, by CUPTI
+(torch.profiler), medians of the calls, L2 not flushed. The attention kernel begins while those in front of it run and
+waits for them, so that its own time holds some of theirs; what counts is the time of a call of many in a row. What a
+variant's call costs the host is in variant_host.py.
 
 usage: variant_preparation.py [--lengths 8192,16384] [--head-dims 128] [--calls N] [--warm]
---warm compiles what the tables need, side by side, and times nothing.
+--warm compiles what the table needs, side by side, and times nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import argparse
 import functools
 import statistics
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
@@ -140,66 +137,6 @@ def preparation(head_dims: list[int], lengths: list[int], calls: int) -> str:
     return markdown(["hd, length, mask", "in front us", "attention us", "a call us"], body)
 
 
-def host_calls() -> dict[str, Callable[[], Any]]:
-    import torch
-
-    import kjit
-
-    q, k, v = (torch.randn((1, 128, 4, 64), dtype=torch.bfloat16, device="cuda") for _ in range(3))
-    out, slope = torch.empty_like(q), torch.rand(4, device="cuda")
-    doc = torch.zeros(128, dtype=torch.int32, device="cuda")
-    sizes, number = [16], [0]
-
-    def traced() -> Any:
-        number[0] += 1
-        size = number[0] % 100  # another number at each call, in a list, which is never recalled
-        return kjit.attention(q, k, v, out=out, mask_mod=lambda b, h, i, j: (i - j <= size + sizes[0]) & (i >= j))
-
-    def traced_gym() -> Any:
-        scale = sizes[0] / 16
-        return kjit.attention(
-            q, k, v, out=out, score_mod=lambda s, b, h, i, j: s + slope[h] * (j - i) * (scale * sizes[0]),
-            mask_mod=lambda b, h, i, j: (doc[i] == doc[j]) & (i >= j),
-        )  # fmt: skip
-
-    def again() -> Any:
-        return kjit.attention(q, k, v, out=out, mask_mod=lambda b, h, i, j: (i - j <= 16) & (i >= j))
-
-    def same(b: Any, h: Any, i: Any, j: Any) -> Any:
-        return (doc[i] == doc[j]) & (i >= j)
-
-    return {
-        "window, traced at each call": traced,
-        "documents and ALiBi, traced at each call": traced_gym,
-        "window, a function made alike": again,
-        "documents, the same function": lambda: kjit.attention(q, k, v, out=out, mask_mod=same),
-        "text with a number": lambda: kjit.attention(
-            q, k, v, out=out, mask="q - k <= w and q >= k", params={"w": 16}
-        ),
-        "window=(16, 0)": lambda: kjit.attention(q, k, v, out=out, causal=True, window=(16, 0)),
-        "no variant": lambda: kjit.attention(q, k, v, out=out, causal=True),
-    }
-
-
-def host(rounds: int = 15, calls: int = 200) -> str:
-    import torch
-
-    ways = host_calls()
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for run in ways.values():
-        for _ in range(20):
-            run()
-    for _ in range(rounds):
-        for name, run in ways.items():
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(calls):
-                run()
-            found[name].append((time.perf_counter() - begin) / calls * 1e6)
-    body = [[name, f"{statistics.median(each):.1f}", f"{min(each):.1f}"] for name, each in found.items()]
-    return markdown(["a call from Python", "median us", "least us"], body)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", default="8192,16384,32768")
@@ -215,9 +152,8 @@ def main() -> int:
         return 3
     numbers = [[int(each) for each in text.split(",")] for text in (asked.head_dims, asked.lengths)]
     if asked.warm:
-        warm([*(run for _, run in cells(*numbers)), *host_calls().values()])
+        warm([run for _, run in cells(*numbers)])
         return 0
-    print(host(), "\n", flush=True)
     print(preparation(*numbers, asked.calls))
     return 0
 

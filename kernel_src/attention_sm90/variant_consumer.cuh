@@ -11,19 +11,19 @@
 //            or one more where it has a term, because it is computed in the exponent
 //   rows     what a tile's rows have in common for all keys, such as an interval's bounds and a slope, is computed once
 //            a tile
-//   terms    those that lie in a tensor, 16 bits each, are copied to shared memory where there is room for a step's:
-//            every warp copies those of its own rows, 16 bytes at a time, before the step's products are issued
+//   terms    those that lie in a tensor are copied to shared memory where there is room for a step's
+//            (variant_terms.cuh). Beyond 64 columns they are added to S while O is in flight, so that the next
+//            block's are copied during the softmax
 #pragma once
-#include <kjit/ptx/cp_async.cuh>
-
 #include "attention_sm90/consumer.cuh"
+#include "attention_sm90/variant_terms.cuh"
 #include "attention_sm90/variant_tile.cuh"
 #include "attention_variant/row_score.cuh"
 
 struct VariantConsumer : Consumer {
   using Keep = variant::KeepWords<kColumns8>;
-  // Terms are copied to shared memory, or lie in registers from their loads to the softmax.
-  static constexpr bool kStaged = variant::kTiled && shared::kStagesTerms;
+  static constexpr bool kStaged = TermCopies::kStaged;
+  static constexpr bool kAddsTerms = TermCopies::kAhead;
   using Pairs = typename variant::TermsOf<kStaged, kColumns8, shared::kTermRowBytes>::Type;
   // Beyond 64 columns the products take long enough for tanh's instructions, and the polynomial's only add to a step:
   // at 256 columns softcap lost 8 % by them, at 64 it gained 10.
@@ -36,10 +36,12 @@ struct VariantConsumer : Consumer {
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
   BoundRing bounds;               // the slot of the next tile's, with kPlannedBounds
   bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
-  uint32_t entry = 0;             // of the step's key block: 2 * (its entry in the walk) + (the tile's last)
+  TermCopies copies;
+  uint32_t entry = 0; // of the step's key block: 2 * (its entry in the walk) + (the tile's last)
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
-      : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
+      : Consumer(params.base, layout, consumer, thread), v(params.variant),
+        copies(v, at.terms(consumer) + warp * 16 * shared::kTermRowBytes, lane) {}
 
   KJIT_DEVICE void run() {
     wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
@@ -122,35 +124,12 @@ private:
         keep[r].decide(v, row(tile, r), first_key(), lane);
   }
 
-  // Start to bring the terms of a step's keys, which lie in a tensor: copies of all, when the step before is over. Four
-  // lanes copy 64 bytes of a row at a time.
-  KJIT_DEVICE void copy_terms(const Tile &tile) {
-    if constexpr (kStaged) {
-      __syncwarp(); // all lanes have read the terms before
-#pragma unroll
-      for (int r = 0; r < 2; r++)
-        variant::copy_terms<2 * cfg::kKeyRows>(v, row(tile, r), first_key(),
-                                               own_terms() + (lane / 4 + 8 * r) * shared::kTermRowBytes, lane);
-      cp_async_commit_group();
-    }
-  }
-  KJIT_DEVICE void wait_for_terms() {
-    if constexpr (kStaged) {
-      cp_async_wait_group<0>();
-      __syncwarp(); // those that other lanes copied are there too
-    }
-  }
-  // The rows of this warp.
-  KJIT_DEVICE uint32_t own_terms() const {
-    return at.terms(consumer) + warp * 16 * shared::kTermRowBytes;
-  }
-
   // Where the terms are read: in shared memory, or in registers, into which they are loaded here.
   template <bool kWhole> KJIT_DEVICE void load_terms(const Tile &tile, Pairs (&pairs)[2]) const {
     if constexpr (variant::kTiled) {
 #pragma unroll
       for (int r = 0; r < 2; r++)
-        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane, own_terms(), r);
+        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane, copies.place, r);
     }
   }
 
@@ -161,6 +140,31 @@ private:
         scores_of[r].template apply<kPartial>(s[0], r, v, row(tile, r), keep[r], pairs[r], first_key(), lane);
       else
         variant::apply<kPartial, true>(s[0], r, v, row(tile, r), keep[r], first_key(), lane);
+  }
+
+  // With kAddsTerms: add the terms to the scores, while O is in flight.
+  KJIT_DEVICE void add_terms(const Pairs (&pairs)[2]) {
+    if constexpr (kAddsTerms) {
+      copies.wait();
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        scores_of[r].add_terms(s[0], r, pairs[r]);
+        // Without this the compiler would leave the sums until O is there.
+#pragma unroll
+      for (int n = 0; n < kColumns8; n++)
+        asm volatile("" : "+f"(s[0][n][0]), "+f"(s[0][n][1]), "+f"(s[0][n][2]), "+f"(s[0][n][3]));
+    }
+  }
+  // What is left of apply() behind that.
+  template <bool kPartial>
+  KJIT_DEVICE void apply_rest(const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
+    if constexpr (kAddsTerms) {
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        scores_of[r].template scale_sums<kPartial>(s[0], r, keep[r]);
+    } else {
+      apply<kPartial>(tile, keep, pairs);
+    }
   }
 
   KJIT_DEVICE void release_own_scores(int buffer) {
@@ -177,7 +181,7 @@ private:
   KJIT_DEVICE void begin_tile(const Tile &tile, Keep (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
+      if constexpr (variant::kFolded) scores_of[r].template begin<kAddsTerms>(v, row(tile, r));
       if constexpr (kPlannedBounds)
         ld_shared_8(at.bounds(bounds.slot, consumer * cfg::kConsumerRows + own_row(r)), low[r], high[r]);
       else if constexpr (kKeepsBounds)
@@ -189,7 +193,7 @@ private:
     }
     is_near = true;
     wait_for_entry();
-    copy_terms(tile);
+    copies.begin(row(tile, 0), row(tile, 1), first_key());
     if (variant::kJudged && is_full()) {
       keep[0].keep_all();
       keep[1].keep_all();
@@ -233,7 +237,7 @@ private:
     load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
-    wait_for_terms();
+    copies.wait();
     first_softmax(softmax, tile, keep, terms);
     round_scores();
   }
@@ -242,6 +246,7 @@ private:
   // @return 0 when O holds nothing yet, else 1: what the last product's `accumulate` has to be
   KJIT_DEVICE int inner_blocks(const Tile &tile, int buffer) {
     int accumulate = 0;
+    copies.ahead(first_key(), is_last());
 #pragma unroll 1
     while (!is_last()) {
       wait_for_entry();
@@ -258,20 +263,22 @@ private:
   template <bool kPartial> KJIT_DEVICE void step(const Tile &tile, int buffer, int accumulate) {
     Keep keep[2];
     Pairs terms[2];
-    copy_terms(tile);
+    copies.require(first_key());
     if constexpr (kPartial) decide(tile, keep);
     issue_both(buffer, accumulate);
     load_terms<!kPartial>(tile, terms);
     wait_for_scores();
     release_own_scores(buffer);
     if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
+    add_terms(terms);
+    copies.ahead(first_key(), is_last());
     wgmma_wait_group<0>();
     release_values();
-    wait_for_terms();
+    if constexpr (!kAddsTerms) copies.wait();
     if constexpr (variant::kFolded && !kPartial) {
       folded_softmax(tile, terms);
     } else {
-      if constexpr (!kAppliedInFlight) apply<kPartial>(tile, keep, terms);
+      if constexpr (!kAppliedInFlight) apply_rest<kPartial>(tile, keep, terms);
       next_softmax<kPartial>();
     }
   }
@@ -293,7 +300,7 @@ private:
       }
       if (cfg::kRescaleThreshold == 0 || is_far || Softmax::exceeds_threshold(added)) {
         const Keep all[2] = {};
-        apply<false>(tile, all, pairs);
+        apply_rest<false>(tile, all, pairs);
         softmax.raise_max(s, o, p.scale_log2);
         exponentiate_scores(added);
       }
@@ -321,11 +328,15 @@ private:
       const variant::Row own = row(tile, r);
       const variant::RowScore &score = scores_of[r];
       const variant::RowScore::Terms<Pairs> terms(score, v, own, pairs, first_key() + lane % 4 * 2, softmax.max[0][r]);
+      const auto exponent = [&](float s, int column) {
+        if constexpr (kAddsTerms) return fmaf(s, score.slope, -softmax.max[0][r]);
+        return score.template of<kNear>(s, terms.at(column), farthest);
+      };
       float even = 0.0f, odd = 0.0f;
 #pragma unroll
       for (int n = 0; n < kColumns8; n++) {
-        const float p0 = ex2_approx(score.template of<kNear>(s[0][n][2 * r], terms.at(8 * n), farthest));
-        const float p1 = ex2_approx(score.template of<kNear>(s[0][n][2 * r + 1], terms.at(8 * n + 1), farthest));
+        const float p0 = ex2_approx(exponent(s[0][n][2 * r], 8 * n));
+        const float p1 = ex2_approx(exponent(s[0][n][2 * r + 1], 8 * n + 1));
         even += p0;
         odd += p1;
         probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
@@ -349,7 +360,7 @@ private:
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);
-    wait_for_terms();
+    copies.wait();
     if constexpr (!kAppliedInFlight) first_softmax(following, next, keep, terms);
     softmax = following;
     round_scores();

@@ -77,26 +77,42 @@ template <int kColumns8, int kRowBytes> struct TermsOf<true, kColumns8, kRowByte
   using Type = StagedTerms<kColumns8, kRowBytes>;
 };
 
-// Copy kBytes of a row's terms, from `first_key` on, to shared memory at `to`, by four neighbouring lanes. What lies
-// beyond the tensor is not read; the terms before it are copied instead, for keys that no row sees.
-template <int kBytes>
-KJIT_DEVICE void copy_terms(const attention_variant_params &v, const Row &row, int first_key, uint32_t to, int lane) {
+// The terms of a row in the tensor, from key 0 on; NULL where they do not lie in one.
+KJIT_DEVICE const char *row_terms(const attention_variant_params &v, const Row &row) {
 #if KJIT_VARIANT_TILE
+  return kjit_variant_tile_row(v.arguments, row.batch, row.head, row.query);
+#else
+  return nullptr;
+#endif
+}
+
+// Bytes of a row of the tensor.
+KJIT_DEVICE int row_term_bytes(const attention_variant_params &v) {
+#if KJIT_VARIANT_TILE
+  return 2 * v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR].size[KJIT_VARIANT_TILE_AXES - 1];
+#else
+  return 0;
+#endif
+}
+
+// Copy kBytes of a row's terms, which begin at `terms`, from byte `first` on, to shared memory at `to`, by four
+// neighbouring lanes. What lies beyond the row's `end` bytes is not read, unless kWhole says that nothing does; the
+// terms before it are copied instead, for keys that no row sees.
+template <int kBytes, bool kWhole>
+KJIT_DEVICE void copy_terms(const char *terms, int first, int end, uint32_t to, int lane) {
   constexpr int kLanes = 4;
-  const char *const terms = kjit_variant_tile_row(v.arguments, row.batch, row.head, row.query);
-  const int first = 2 * first_key,
-            most = 2 * v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR].size[KJIT_VARIANT_TILE_AXES - 1] - kChunkBytes;
+  const int own = lane % kLanes * kChunkBytes;
 #pragma unroll
   for (int i = 0; i < kBytes; i += kLanes * kChunkBytes) {
-    const int at = i + lane % kLanes * kChunkBytes;
-    if (i + kLanes * kChunkBytes <= kBytes || at < kBytes) cp_async_16(to + at, terms + smaller(first + at, most));
+    if (i + kLanes * kChunkBytes > kBytes && i + own >= kBytes) continue;
+    cp_async_16(to + own + i, kWhole ? terms + first + own + i : terms + smaller(first + own + i, end - kChunkBytes));
   }
-#endif
 }
 
 // A row's score function in base 2, slope * core(inner * s) + term: what is the same for all keys of the row. Used with
 // kFolded alone.
 struct RowScore {
+  static constexpr float kLeastSlope = 1e-20f; // a score times this is 0 beside any term
 #if KJIT_VARIANT_TANH
   // slope * tanh(inner * s) = s * (odd[0] + u * (odd[1] + u * odd[2])) where u = s * s is at most `near`
   float odd[3], near;
@@ -105,7 +121,8 @@ struct RowScore {
   float inner;      // of the unscaled score; with a core
   float term, step; // of key `limit - 1`, and what one more key adds, times log2(e); where the term is linear
 
-  KJIT_DEVICE void begin(const attention_variant_params &v, const Row &row) {
+  // kDividesBySlope: add_terms() will be called.
+  template <bool kDividesBySlope = false> KJIT_DEVICE void begin(const attention_variant_params &v, const Row &row) {
 #if KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE
     slope = kjit_variant_slope(v.arguments, row.batch, row.head, row.query) * kLog2E;
 #if KJIT_VARIANT_CORE
@@ -116,6 +133,7 @@ struct RowScore {
 #else
     slope *= v.score_scale;
 #endif
+    if (kDividesBySlope && fabsf(slope) < kLeastSlope) slope = kLeastSlope;
 #if KJIT_VARIANT_LINEAR
     term = kjit_variant_term(v.arguments, row.batch, row.head, row.query, row.limit - 1) * kLog2E;
 #endif
@@ -186,6 +204,32 @@ struct RowScore {
     near = sum - sum == 0.0f ? 0.36f / square : -1.0f;
   }
 #endif
+
+  // Replace the scores of a thread's r-th row by core + term / slope, which times the slope are the scores in base 2.
+  template <typename Pairs, int kColumns8>
+  KJIT_DEVICE void add_terms(float (&s)[kColumns8][4], int r, const Pairs &pairs) const {
+    const float inverse = kLog2E / slope;
+#pragma unroll
+    for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float &score = s[n][2 * r + i];
+#if KJIT_VARIANT_CORE
+        score = kjit_variant_core(score * inner);
+#endif
+        score = fmaf(pairs.at(8 * n + i), inverse, score);
+      }
+  }
+
+  // The scores in base 2, after add_terms(); those that do not count become -inf.
+  template <bool kPartial, int kColumns8>
+  KJIT_DEVICE void scale_sums(float (&s)[kColumns8][4], int r, const KeepWords<kColumns8> &keep) const {
+#pragma unroll
+    for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++)
+        s[n][2 * r + i] = kPartial && !keep.keeps(n, i) ? masked_score() : s[n][2 * r + i] * slope;
+  }
 
   // As variant::apply().
   template <bool kPartial, typename Pairs, int kColumns8>

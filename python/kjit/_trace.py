@@ -6,6 +6,10 @@ an object becomes a tensor of the variant. The operands of arithmetic and compar
 scalars of the variant, so that the same function with another number has the same text; other numbers are written into
 the text, where the library makes launch parameters of most. _trace_torch.py has what PyTorch's functions and tensors
 need besides.
+
+A tracer keeps the steps of its last trace. While the next one takes the same steps, each gives the object that it gave
+last time, and no text is made: that a step is the same is seen by its operands, which are the same objects. From the
+first other step on, the trace is written anew. So a function that is traced at each call costs a comparison a step.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from operator import is_
 from typing import Any, Callable, Optional, Union
 
 #: any() and all() over an axis write one comparison for each of its elements.
@@ -46,45 +51,110 @@ _SCALAR_SIGNS = frozenset(("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=")
 _SCALARS_MAX = 24
 
 
-class Tracer:
-    """One trace: the lines of the text that is being written, and the tensors and numbers met."""
+def _is_free(value: Any) -> bool:
+    """May a plain number be a scalar? Those that functions have by their nature stay in the text."""
+    return value not in (-1, 0, 1, 2) and -(2**31) <= value < 2**31
 
-    __slots__ = ("lines", "count", "tensors", "values", "is_pure")
+
+#: What a step is told by, and what it gave: an operator's sign, with "r" before it where the plain number comes first,
+#: and its operands; "[]", the number of a tensor and its indices; None where a step is told by its text alone. In place
+#: of a plain number that became a scalar stands what says so of its type.
+Step = tuple[Optional[str], Any, Any, Any]
+_FREE_NUMBERS = {int: object(), float: object()}
+_INDEX = "[]"
+
+
+class Tracer:
+    """One trace: the steps that were taken, and the tensors and numbers met. It may be used for one trace after the
+    other, on one thread at a time."""
+
+    __slots__ = ("steps", "texts", "at", "began", "ends", "inputs", "tensors", "values", "is_pure", "mode")
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.count = 0
+        #: The steps of the last trace, of which this one has taken the first `at`.
+        self.steps: list[Step] = []
+        self.texts: list[str] = []
+        self.at = 0
+        #: Where the function that is read began, and by where each began and ended: what it gave, and its text.
+        self.began = 0
+        self.ends: dict[tuple[int, int], tuple[Scalar, str]] = {}
+        self.inputs: dict[tuple[str, ...], list[Scalar]] = {}
         self.tensors: list[Any] = []
         self.values: list[Union[int, float]] = []
         #: PyTorch computed nothing on the way that the text does not hold: equal functions have equal traces.
         self.is_pure = True
+        self.mode: Any = None
+
+    def restart(self) -> None:
+        """Begin the next trace. What the last one met is forgotten but for its steps."""
+        self.at = self.began = 0
+        self.tensors, self.values = [], []
+        self.is_pure = True
+
+    def tensor_number(self, tensor: Any) -> int:
+        tensors = self.tensors
+        for i, known in enumerate(tensors):
+            if known is tensor:
+                return i
+        tensors.append(tensor)
+        return len(tensors) - 1
+
+    def indexed_again(self, tensor: Any, indices: tuple[Any, ...]) -> Optional[Scalar]:
+        """What tensor[indices] gave last time, where it is the next step again."""
+        at = self.at
+        if at < len(self.steps):
+            does, number, known, result = self.steps[at]
+            if does is _INDEX and len(indices) == len(known) == tensor.ndim and all(map(is_, indices, known)):
+                tensors = self.tensors
+                if tensors[number] is tensor if number < len(tensors) else self.tensor_number(tensor) == number:
+                    self.at = at + 1
+                    return result  # type: ignore[no-any-return]
+        return None
 
     def tensor_name(self, tensor: Any) -> str:
-        for i, known in enumerate(self.tensors):
-            if known is tensor:
-                return f"tensor{i}"
-        self.tensors.append(tensor)
-        return f"tensor{len(self.tensors) - 1}"
+        return f"tensor{self.tensor_number(tensor)}"
 
     def operand(self, sign: str, value: Any) -> str:
         """The operand of an operation as text; a plain number becomes a scalar where it may be one."""
         kind = type(value)
         if (kind is int or kind is float) and sign in _SCALAR_SIGNS and len(self.values) < _SCALARS_MAX:
-            if value not in (-1, 0, 1, 2) and -(2**31) <= value < 2**31:
+            if _is_free(value):
                 self.values.append(value)
                 return f"n{len(self.values) - 1}"
         return as_text(value, self)
 
-    def value(self, text: str) -> Scalar:
-        name = f"v{self.count}"
-        self.count += 1
-        self.lines.append(f"let {name} = {text}; ")
-        return Scalar(self, name)
+    def value(self, text: str, does: Any = None, first: Any = None, second: Any = None) -> Scalar:
+        """Take a step. The last three: what it is told by next time."""
+        at = self.at
+        self.at = at + 1
+        if at < len(self.steps):
+            if self.texts[at] == text:
+                result: Scalar = self.steps[at][3]
+                if does is not None:
+                    self.steps[at] = (does, first, second, result)
+                return result
+            self._forget(at)
+        result = Scalar(self, f"v{at}")
+        self.steps.append((does, first, second, result))
+        self.texts.append(text)
+        return result
+
+    def _forget(self, at: int) -> None:
+        """The steps from this one on are others than last time."""
+        del self.steps[at:], self.texts[at:]
+        self.ends = {places: end for places, end in self.ends.items() if places[1] <= at}
 
     def text(self, result: Any) -> str:
         """The whole text, of a function that gave this."""
-        text = "".join(self.lines) + as_text(result)
-        self.lines.clear()
+        began, at = self.began, self.at
+        self.began = at
+        known = self.ends.get((began, at))
+        if known is not None and known[0] is result:
+            return known[1]
+        lets = [f"let v{i} = {self.texts[i]}; " for i in range(began, at)]
+        text = "".join(lets) + as_text(result)
+        if type(result) is Scalar:
+            self.ends[began, at] = result, text
         return text
 
 
@@ -127,19 +197,55 @@ def _float_text(value: float) -> str:
 
 
 def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    reversed_sign = "r" + sign
+
     def forward(self: Scalar, other: Any) -> Any:
+        tracer = self.tracer
+        at = tracer.at
+        if at < len(tracer.steps):
+            does, first, second, result = tracer.steps[at]
+            if does is sign and first is self:
+                if second is other:
+                    tracer.at = at + 1
+                    return result
+                if second is _FREE_NUMBERS.get(type(other)) and _is_free(other):
+                    tracer.at = at + 1
+                    tracer.values.append(other)
+                    return result
         if type(other) is Scalar:
-            return self.tracer.value(f"{self.name} {sign} {other.name}")
+            return tracer.value(f"{self.name} {sign} {other.name}", sign, self, other)
         if not is_operand(other):
             return NotImplemented
-        return self.tracer.value(f"{self.name} {sign} {self.tracer.operand(sign, other)}")
+        text = tracer.operand(sign, other)
+        return tracer.value(f"{self.name} {sign} {text}", *_told(sign, self, other, text))
 
     def reverse(self: Scalar, other: Any) -> Any:
+        tracer = self.tracer
+        at = tracer.at
+        if at < len(tracer.steps):
+            does, first, second, result = tracer.steps[at]
+            if does is reversed_sign and first is self:
+                if second is other:
+                    tracer.at = at + 1
+                    return result
+                if second is _FREE_NUMBERS.get(type(other)) and _is_free(other):
+                    tracer.at = at + 1
+                    tracer.values.append(other)
+                    return result
         if not is_operand(other):
             return NotImplemented
-        return self.tracer.value(f"{self.tracer.operand(sign, other)} {sign} {self.name}")
+        text = tracer.operand(sign, other)
+        return tracer.value(f"{text} {sign} {self.name}", *_told(reversed_sign, self, other, text))
 
     return forward, reverse
+
+
+def _told(does: str, first: Scalar, other: Any, text: str) -> tuple[Any, Any, Any]:
+    """What a step of a traced number beside something else is told by, which has become this text."""
+    kind = type(other)
+    if kind is not int and kind is not float:
+        return None, None, None  # of a tensor, a bool and the like other things count than which object it is
+    return does, first, _FREE_NUMBERS[kind] if text[0] == "n" else other
 
 
 def is_operand(value: Any) -> bool:
@@ -484,8 +590,9 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
             if type(index) is not Scalar:
                 break
         else:
+            number = tracer.tensor_number(tensor)
             names = ", ".join([index.name for index in indices])
-            return tracer.value(f"{tracer.tensor_name(tensor)}[{names}]")
+            return tracer.value(f"tensor{number}[{names}]", _INDEX, number, indices)
     indices = tuple(index for index in indices if index is not Ellipsis)
     while indices and isinstance(indices[-1], slice) and indices[-1] == slice(None):
         indices = indices[:-1]
@@ -510,14 +617,17 @@ def trace(
 
     watched: note in tracer.is_pure whether an nn.Module is called.
     """
-    if "torch" not in sys.modules:
-        return _texts(tracer, functions)
-    from . import _trace_torch
+    mode = tracer.mode
+    if mode is None:
+        if "torch" not in sys.modules:
+            return _texts(tracer, functions)
+        from . import _trace_torch
 
-    with _trace_torch.Mode(tracer):
+        mode = tracer.mode = _trace_torch.Mode(tracer)
+    with mode:
         if not watched:
             return _texts(tracer, functions)
-        with _trace_torch.Watch(tracer):
+        with mode.watch():
             return _texts(tracer, functions)
 
 
@@ -527,7 +637,10 @@ def _texts(tracer: Tracer, functions: Any) -> list[Any]:
         if function is None:
             texts.append(None)
         else:
-            texts.append(tracer.text(function(*[Scalar(tracer, name) for name in inputs])))
+            scalars = tracer.inputs.get(inputs)
+            if scalars is None:
+                scalars = tracer.inputs[inputs] = [Scalar(tracer, name) for name in inputs]
+            texts.append(tracer.text(function(*scalars)))
     return texts
 
 

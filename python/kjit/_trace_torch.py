@@ -112,10 +112,18 @@ class Mode(TorchFunctionMode):
         super().__init__()
         self.tracer = tracer
 
+    def watch(self) -> Watch:
+        return Watch(self.tracer)
+
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        if function is _GETITEM and _holds(arguments):
+        if function is _GETITEM:
             index = arguments[1]
-            return index_tensor(self.tracer, arguments[0], index if type(index) is tuple else (index,))
+            indices = index if type(index) is tuple else (index,)
+            again = self.tracer.indexed_again(arguments[0], indices)
+            if again is not None:
+                return again
+            if _holds(indices) or _holds(arguments[:1]):
+                return index_tensor(self.tracer, arguments[0], indices)
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):
             return apply(function, arguments, named)

@@ -229,11 +229,12 @@ class Reading(NamedTuple):
 
     def bound(self) -> Bound:
         kinds = tuple(["fp32" if isinstance(value, float) else "int32" for value in self.values])
-        types = tuple([(_dtype_number(tensor), tensor.ndim) for tensor in self.tensors])
+        types = tuple([(tensor.dtype, tensor.ndim) for tensor in self.tensors])
         key = (self.score, self.mask, self.names, kinds, self.tensor_names, types)
         variant = _known.get(key)
         if variant is None:
-            scalars, tensors = dict(zip(self.names, kinds)), dict(zip(self.tensor_names, types))
+            numbers = [(_dtype_number(tensor), tensor.ndim) for tensor in self.tensors]
+            scalars, tensors = dict(zip(self.names, kinds)), dict(zip(self.tensor_names, numbers))
             variant = Variant(self.score, self.mask, scalars, tensors)
             if len(_known) >= _KNOWN_MAX:
                 _known.clear()
@@ -267,16 +268,20 @@ _TENSORS = tuple(f"tensor{i}" for i in range(_abi.KJIT_VARIANT_TENSOR_COUNT_MAX)
 
 
 def _trace_functions(
-    score_mod: Optional[Function], mask_mod: Optional[Function], watched: bool = False
-) -> tuple[Reading, bool]:
-    """What they compute, and whether functions that are made alike compute the same; watched: as trace() has it."""
-    tracer, functions = _trace.Tracer(), ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS))
+    tracer: _trace.Tracer, score_mod: Optional[Function], mask_mod: Optional[Function], watched: bool = False
+) -> Reading:
+    """What they compute; watched: as trace() has it."""
+    functions = (score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)
     score, mask = _trace.trace(tracer, functions, watched)
     tensors, values = tuple(tracer.tensors), tuple(tracer.values)
     if len(tensors) > len(_TENSORS):
         raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")
-    names = _NUMBERS[: len(values)], _TENSORS[: len(tensors)]
-    return Reading(score, mask, names[0], values, names[1], tensors), tracer.is_pure
+    return Reading(score, mask, _NUMBERS[: len(values)], values, _TENSORS[: len(tensors)], tensors)
+
+
+#: Tracers by the ids of the code of functions that were read, with that code, so that the ids stay its own. A tracer is
+#: taken out while it is used, so that no other thread and no function that is read meanwhile has it.
+_tracers: dict[Any, tuple[_trace.Tracer, Any]] = {}
 
 
 def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Function] = None) -> Bound:
@@ -294,10 +299,18 @@ def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -
     found, place = _recall.recalled((score_mod, mask_mod))
     if found is not None:
         return found
-    reading, is_pure = _trace_functions(score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
+    codes = getattr(score_mod, "__code__", None), getattr(mask_mod, "__code__", None)
+    ids = id(codes[0]), id(codes[1])
+    known = _tracers.pop(ids, None)
+    tracer = _trace.Tracer() if known is None else known[0]
+    reading = _trace_functions(tracer, score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
     bound = reading.bound()
-    if is_pure and place is not None:
+    if tracer.is_pure and place is not None:
         _recall.keep(_recall.Place(*place), *bound)
+    tracer.restart()
+    if len(_tracers) >= _recall.KEPT_MAX:
+        _tracers.clear()
+    _tracers[ids] = known or (tracer, codes)
     return bound
 
 
@@ -318,7 +331,7 @@ def read(
 ) -> Reading:
     """The reading of a call that has functions or texts."""
     if score_mod is not None or mask_mod is not None:
-        return _trace_functions(score_mod, mask_mod)[0]
+        return _trace_functions(_trace.Tracer(), score_mod, mask_mod)
     params, tensors = params or {}, tensors or {}
     return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
 

@@ -15,6 +15,7 @@ struct mutation {
 
 static const struct variant_shape shape = {1, 3, 3, 200, 333, 64, true};
 static const struct variant_shape shared = {1, 8, 8, 333, 333, 64, true};
+static const struct variant_shape longer = {1, 1, 1, 400, 400, 128, true};
 
 static const struct mutation mutations[] = {
     {"keep words are a bit off", "window", "attention_variant/hooks.cuh", "smaller(column % 8, 2)",
@@ -42,7 +43,7 @@ static const struct mutation mutations[] = {
      "kjit_variant_term_step(v.arguments, row.batch, row.head, row.query) * kLog2E",
      "kjit_variant_term_step(v.arguments, row.batch, row.head, row.query)"},
     {"the maximum rises without the function", "relative", "attention_sm90/variant_consumer.cuh",
-     "apply<false>(tile, all, pairs);", ""},
+     "apply_rest<false>(tile, all, pairs);", ""},
     {"a row has its neighbour's bounds", "window", "attention_sm90/variant_tile.cuh", "at.bounds(slot, i), low, high",
      "at.bounds(slot, i ^ 1), low, high"},
     {"all bounds are left in the first slot", "window", "attention_sm90/variant_producer.cuh",
@@ -80,9 +81,9 @@ static const struct mutation mutations[] = {
      "if (state == VARIANT_EMPTY || !kMasked) return state != VARIANT_EMPTY;"},
     {"the consumers do not learn of the last block", "window", "attention_sm90/variant_producer.cuh",
      "2u * entry + is_last)", "2u * entry + (is_last && walk.count < 2))"},
-    {"the terms are read before they are there", "pairs", "attention_sm90/variant_consumer.cuh",
+    {"the terms are read before they are there", "pairs", "attention_sm90/variant_terms.cuh",
      "cp_async_wait_group<0>();", ""},
-    {"the terms are copied while they are read", "pairs", "attention_sm90/variant_consumer.cuh",
+    {"the terms are copied while they are read", "pairs", "attention_sm90/variant_terms.cuh",
      "__syncwarp(); // all lanes have read the terms before", ""},
     {"the entry is written before its buffer is free", "window", "attention_sm90/variant_producer.cuh",
      "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n      st_shared_4", "st_shared_4"},
@@ -108,6 +109,16 @@ static const struct mutation shared_mutations[] = {
      "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
+};
+
+/* Where a tile's blocks are not neighbours. */
+static const struct mutation longer_mutations[] = {
+    {"terms that were copied ahead are taken for every block's", "pairs_streaming", "attention_sm90/variant_terms.cuh",
+     "if (first_key == key) return;", "if (first_key != kNoKey) return;"},
+    {"terms are written over those that are being copied", "pairs_streaming", "attention_sm90/variant_terms.cuh",
+     "wait(); // for another block's, which would be written to the same place", ";"},
+    {"terms are divided by the slope of e", "pairs_streaming", "attention_variant/row_score.cuh", "kLog2E / slope",
+     "1 / slope"},
 };
 
 /* Stopped by the emulator, or wrong. */
@@ -142,6 +153,10 @@ static void test_variant__mistakes_with_keep_words_are_caught(void **state) {
   find_missed(state, &shared, shared_mutations, sizeof shared_mutations / sizeof *shared_mutations);
 }
 
+static void test_variant__mistakes_with_distant_blocks_are_caught(void **state) {
+  find_missed(state, &longer, longer_mutations, sizeof longer_mutations / sizeof *longer_mutations);
+}
+
 static int setup(void **state) {
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
   return emulator_setup(state);
@@ -149,6 +164,7 @@ static int setup(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught),
-                                     cmocka_unit_test(test_variant__mistakes_with_keep_words_are_caught)};
+                                     cmocka_unit_test(test_variant__mistakes_with_keep_words_are_caught),
+                                     cmocka_unit_test(test_variant__mistakes_with_distant_blocks_are_caught)};
   return cmocka_run_group_tests_name("mutations of variants", tests, setup, gpu_teardown);
 }

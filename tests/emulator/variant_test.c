@@ -88,6 +88,12 @@ static void test_variant__entries_are_read_before_they_are_written_again(void **
   assert_int_equal(0, run(gpu_require(state), "prefix", &long_shape, NULL));
 }
 
+/* Terms are copied for the key block before, and a walk that leaves blocks out comes to another one. */
+static void test_variant__terms_are_those_of_the_block(void **state) {
+  static const struct variant_shape long_shape = {1, 1, 1, 400, 400, 128, true};
+  assert_int_equal(0, run(gpu_require(state), "pairs_streaming", &long_shape, NULL));
+}
+
 #define TEST(name) cmocka_unit_test(test_variant__##name##_is_right)
 
 int main(void) {
@@ -99,7 +105,8 @@ int main(void) {
                                      TEST(sinks),
                                      TEST(blocks_document),
                                      cmocka_unit_test(test_variant__sliding_tile_is_right_on_one_shape),
-                                     cmocka_unit_test(test_variant__entries_are_read_before_they_are_written_again)};
+                                     cmocka_unit_test(test_variant__entries_are_read_before_they_are_written_again),
+                                     cmocka_unit_test(test_variant__terms_are_those_of_the_block)};
   const struct CMUnitTest rest[] = {TEST(streaming), TEST(sliding_tile),  TEST(every_other_row), TEST(by_head),
                                     TEST(nothing),   TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal),
                                     TEST(relative),  TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};

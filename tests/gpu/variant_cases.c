@@ -162,6 +162,11 @@ const struct variant_case variant_cases[] = {
     {.name = "bias", .score = "score + bias[0, h, q, k]", .score_at = bias},
     {.name = "pairs", .score = "score + level[0, h, q, k]", .score_at = bias},
     {.name = "pairs_causal", .score = "score + level[0, h, q, k]", .score_at = bias, .causal = true},
+    {.name = "pairs_streaming", /* the walk leaves key blocks out */
+     .score = "score + level[0, h, q, k]",
+     .mask = "(q - k <= window && q >= k) || k < 4",
+     .score_at = bias,
+     .mask_at = streaming},
     {.name = "relative", .score = "score + 0.125 * float(q - k)", .score_at = relative},
     {.name = "square", .score = "score * score", .score_at = square},
     {.name = "pattern", .score = "where(abs(q - k) <= 8, 2.0 * score, score)", .score_at = pattern},

@@ -20,7 +20,8 @@
 
 struct variant_row {
   const char *name, *score, *mask;
-  bool lists, tiled;
+  bool lists;
+  int tiled; /* 1: terms lie in a tensor, 2: and their rows at multiples of 16 bytes */
   int gathered;
   uint32_t budget; /* bytes of spills, stores and loads together, of attention_sm90; of flash_forward */
   uint32_t flash_budget;
@@ -29,18 +30,18 @@ struct variant_row {
 /* Three consumers of heads of 64 have 160 registers a thread, of which scores, output and probabilities take 128. Terms
  * that lie in a tensor take 32 more, with two consumers. */
 static const struct variant_row rows[] = {
-    {"window", NULL, "q - k <= window && q >= k", false, false, 0, 16, 128},
-    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, false, 0, 192, 160},
-    {"document", NULL, "doc[b, q] == doc[b, k]", true, false, 0, 96, 160},
+    {"window", NULL, "q - k <= window && q >= k", false, 0, 0, 16, 128},
+    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, 0, 0, 192, 160},
+    {"document", NULL, "doc[b, q] == doc[b, k]", true, 0, 0, 96, 160},
     {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true,
      false, 0, 96, 160},
-    {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 0, 16, 128},
-    {"softcap", "cap * tanh(score / cap)", NULL, false, false, 0, 16, 128},
-    {"bias", "score + bias[b, h, q, k]", NULL, false, true, 0, 16, 96},
-    {"bias in fp32", "score + fp32_bias[b, h, q, k]", NULL, false, false, 1, 208, 290},
-    {"two biases", "score + bias[b, h, q, k] + fp32_bias[b, h, q, k]", NULL, false, false, 2, 860, 680},
-    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, false, 0, 144,
-     176},
+    {"alibi", "score + slope[h] * float(k - q)", NULL, false, 0, 0, 16, 128},
+    {"softcap", "cap * tanh(score / cap)", NULL, false, 0, 0, 16, 128},
+    {"bias", "score + bias[b, h, q, k]", NULL, false, 1, 0, 16, 96},
+    {"bias, staged", "score + bias[b, h, q, k]", NULL, false, 2, 0, 16, 96},
+    {"bias in fp32", "score + fp32_bias[b, h, q, k]", NULL, false, 0, 1, 208, 290},
+    {"two biases", "score + bias[b, h, q, k] + fp32_bias[b, h, q, k]", NULL, false, 0, 2, 860, 680},
+    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, 0, 0, 144, 176},
 };
 enum { ROWS = sizeof rows / sizeof *rows, HEADS = 3, KERNELS = 2 };
 static const int64_t head_dims[HEADS] = {64, 128, 256};
@@ -78,6 +79,10 @@ static kjit_status make_variant(const struct variant_row *row, kjit_attention_va
   return kjit_attention_variant_create(out, &text, error);
 }
 
+#define DEFINES(lists, pairs)                                                                                          \
+  "#define KJIT_variant 1\n#define KJIT_variant_lists " #lists "\n#define KJIT_variant_map 0\n"                        \
+  "#define KJIT_variant_sinks 1\n#define KJIT_variant_pairs " #pairs "\n"
+
 static kjit_status build(kjit_runtime *runtime, const struct variant_row *row, const kjit_config *config,
                          const char *arch, kjit_artifact **out, kjit_error *error) {
   kjit_attention_variant *variant = NULL;
@@ -87,10 +92,9 @@ static kjit_status build(kjit_runtime *runtime, const struct variant_row *row, c
       .name = VARIANT_HEADER_NAME,
       .text = variant->header,
       .bytes = variant->header_bytes,
-      .defines = row->lists ? "#define KJIT_variant 1\n#define KJIT_variant_lists 1\n#define KJIT_variant_map 0\n"
-                              "#define KJIT_variant_sinks 1\n#define KJIT_variant_pairs 1\n"
-                            : "#define KJIT_variant 1\n#define KJIT_variant_lists 0\n#define KJIT_variant_map 0\n"
-                              "#define KJIT_variant_sinks 1\n#define KJIT_variant_pairs 1\n",
+      .defines = row->lists        ? DEFINES(1, 1)
+                 : row->tiled == 2 ? DEFINES(0, 2)
+                                   : DEFINES(0, 1),
       .digest = variant->digest,
       .closure_main = "attention_variant/block_list.cu",
   };
@@ -140,7 +144,9 @@ static void check(struct codegen *codegen, size_t nth) {
   const bool chosen = kjit_attention_choose(NULL, &problem, arch, &config, NULL, &error) == KJIT_OK;
   if (chosen && is_flash && row->score) flash_suit_score((struct flash_variant *)config.values, row->gathered);
   if (chosen && !is_flash && (row->tiled || row->gathered))
-    sm90_suit_variant(&problem, &(struct sm90_variant_needs){.is_tiled = row->tiled, .gathered = row->gathered},
+    sm90_suit_variant(&problem,
+                      &(struct sm90_variant_needs){
+                          .is_tiled = row->tiled > 0, .is_staged = row->tiled == 2, .gathered = row->gathered},
                       (kjit_attention_sm90_config *)config.values);
   if (!chosen || !is_clean(codegen->runtime, row, &config, arch, is_flash ? row->flash_budget : row->budget))
     atomic_fetch_add(&batch->wrong, 1);
@@ -207,8 +213,8 @@ static void test_attention_variants__gradients_compile_without_a_word_and_within
 /* What scores read: the gradient kernels of flash_backward, which have registers to spare. */
 static void check_read(struct codegen *codegen, size_t nth) {
   static const struct variant_row reads[] = {
-      {"alibi's slopes", "cap * tanh(score / cap) + slope[h] * float(k - q)", NULL, false, false, 0, 0, 0},
-      {"bias", "score + bias[b, h, q, k]", "q - k <= window", false, false, 0, 0, 0}};
+      {"alibi's slopes", "cap * tanh(score / cap) + slope[h] * float(k - q)", NULL, false, 0, 0, 0, 0},
+      {"bias", "score + bias[b, h, q, k]", "q - k <= window", false, 0, 0, 0, 0}};
   static const char *const archs[] = {"sm_80", "sm_90a"};
   struct batch *batch = (struct batch *)codegen;
   kjit_attention_problem problem = kjit_attention_problem_default();
