@@ -266,7 +266,11 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
                                                         .head_stride = by_head ? tiling->query_tiles : 0,
                                                         .capacity = (int)capacity};
-  lay_words(launch, tiling, lists, (int64_t)tiling->heads * tiling->batch / (heads * batch), multiprocessors);
+  const int64_t tiles = (int64_t)tiling->query_tiles * tiling->heads * tiling->batch;
+  lay_words(launch, tiling, lists, tiles / lists, multiprocessors);
+  launch->order_bytes = tiling->takes_order && tiles > multiprocessors
+                            ? (size_t)integer_round_up(lists * (int64_t)sizeof(struct attention_listed_tile), 16)
+                            : 0;
   launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
@@ -330,19 +334,33 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
   params.variant = launch->params;
   params.variant.lists = blocks->lists;
   params.variant.map.states = blocks->states;
+  params.arrivals = blocks->space.arrivals;
   const kjit_geometry *geometry = &launch->list_kernel->geometry;
   const bool is_dependent = launch->is_mapped && launch->has_dependents;
   return runtime_kernel_enqueue_behind(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
                                        geometry->shared_bytes, &params, is_dependent, stream, error);
 }
 
+/* Set the lists' pointers into `memory`, which is theirs. */
+static void point_into(const struct attention_variant_launch *launch, char *memory,
+                       struct attention_block_lists *lists) {
+  char *const order = memory + launch->count_bytes, *const entries = order + launch->order_bytes,
+              *const words = entries + launch->entry_bytes;
+  lists->counts = (int *)(void *)memory;
+  lists->order = launch->order_bytes > 0 ? (struct attention_listed_tile *)(void *)order : NULL;
+  lists->entries = (int *)(void *)entries;
+  lists->words = launch->word_bytes > 0 ? (unsigned *)(void *)words : NULL;
+}
+
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
                                     struct attention_variant_blocks *out, kjit_error *error) {
   struct stream_space *const space = &out->space;
-  const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes + launch->word_bytes : 0;
+  const size_t list_bytes =
+      launch->list_kernel ? launch->count_bytes + launch->order_bytes + launch->entry_bytes + launch->word_bytes : 0;
+  const size_t arrivals = launch->order_bytes > 0 ? (size_t)launch->list_grid[1] * launch->list_grid[2] : 0;
   *out = (struct attention_variant_blocks){.lists = launch->params.lists};
   if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
-  if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, stream, space)) {
+  if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, arrivals, stream, space)) {
     if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
     return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);
   }
@@ -350,10 +368,7 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
   out->states = launch->is_mapped ? (const unsigned char *)memory : NULL;
   kjit_status status = launch->is_mapped ? run_map(launch, (unsigned char *)memory, stream, error) : KJIT_OK;
   if (status == KJIT_OK && list_bytes > 0) {
-    out->lists.counts = (int *)(void *)(memory + launch->map_bytes);
-    out->lists.entries = (int *)(void *)(memory + launch->map_bytes + launch->count_bytes);
-    if (launch->word_bytes > 0)
-      out->lists.words = (unsigned *)(void *)(memory + launch->map_bytes + launch->count_bytes + launch->entry_bytes);
+    point_into(launch, memory + launch->map_bytes, &out->lists);
     status = run_list(launch, out, stream, error);
     out->may_depend = launch->has_dependents;
   }

@@ -296,6 +296,7 @@ static void tiling(const kjit_attention_problem *problem, const struct attention
       .key_rows = config->tile_n,
       .parts = SM90_HAS_PARTS(config->packed, config->consumers, config->tile_n) ? config->consumers : 0,
       .takes_words = as_fits(variant, config, sm90_keep_bytes(config)) > 0,
+      .takes_order = true,
       .batch = (uint32_t)problem->batch};
 }
 
