@@ -39,7 +39,9 @@ struct attention_variant_launch {
   size_t map_bytes, count_bytes, order_bytes, entry_bytes, word_bytes; /* of memory for the map and the lists, which lie
                                                                           so; multiples of 16 */
   struct stream_workspace *memory;
-  bool has_dependents; /* of the device: programmatic dependent launches */
+  kjit_runtime *runtime;
+  kjit_kept_blocks *kept; /* of the caller's; NULL: none */
+  bool has_dependents;    /* of the device: programmatic dependent launches */
 };
 
 /* Are the members of a variant set? Every launch asks. */
