@@ -1,0 +1,97 @@
+"""Blocks that are found once for a block mask that comes again, and kept while it lives.
+
+A BlockMask's lists are made once and used by many calls. What kjit finds for its own tiles, from the lists and from the
+mask that judges partial blocks, follows from them alone, so that it is kept too: in memory of PyTorch's, for each block
+mask and stream. The first call finds its blocks as any other; the second fills the memory; those behind it read it.
+
+1. A block mask's state is a kjit_kept_blocks in a tensor of the host's memory, so that a prepared call takes its
+   address as it takes those of tensors.
+2. Sizes, numbers and addresses are compared by the library. What lies at the addresses is the same where the tensors
+   are the same objects, which the state holds, and PyTorch's counters of their versions say that nobody wrote to them.
+   Tensors without such a counter, those made in inference mode, are taken for written at each call.
+
+Threads: each has its own states.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any, Optional
+
+import torch
+
+from . import _abi
+
+#: Most bytes that are kept for one block mask and stream; beyond, blocks are found at each call.
+_MOST_BYTES = 256 << 20
+#: Streams of a block mask; beyond, its states are made anew.
+_MOST_STREAMS = 8
+
+_WORDS = ctypes.sizeof(_abi.kjit_kept_blocks) // 8
+
+
+class _State:
+    """Of one block mask on one stream."""
+
+    __slots__ = ("tensor", "blocks", "memory", "read", "ids", "versions")
+
+    def __init__(self) -> None:
+        self.tensor = torch.zeros(_WORDS, dtype=torch.int64)
+        self.blocks = _abi.kjit_kept_blocks.from_address(self.tensor.data_ptr())
+        self.memory: Any = None
+        self.read: tuple[Any, ...] = ()
+        self.ids: tuple[int, ...] = ()
+        self.versions: tuple[int, ...] = ()
+
+    def forget(self) -> None:
+        self.blocks.filled_for[0] = self.blocks.filled_for[1] = 0
+
+    def grow(self, device: Any) -> None:
+        """Take memory for what the last call wanted; without any where there is none, or while a graph is captured,
+        whose memory is the graph's."""
+        if self.blocks.wanted > _MOST_BYTES or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+            return
+        try:
+            self.memory = torch.empty(self.blocks.wanted, dtype=torch.uint8, device=device)
+        except torch.OutOfMemoryError:
+            return
+        self.forget()
+        self.blocks.data, self.blocks.bytes = self.memory.data_ptr(), self.blocks.wanted
+
+
+class _States(threading.local):
+    def __init__(self) -> None:
+        self.of: weakref.WeakKeyDictionary[Any, dict[int, _State]] = weakref.WeakKeyDictionary()
+
+
+_states = _States()
+
+
+def state_of(mask: Any, device: Any, stream: int, tensors: Iterable[Any]) -> Optional[torch.Tensor]:
+    """Where a call finds, or leaves, the blocks of this mask; None: they cannot be kept.
+
+    stream: of the call, on `device`. tensors: all that the blocks are found from; None among them is left out.
+    """
+    read = tuple([tensor for tensor in tensors if tensor is not None])
+    try:
+        versions = tuple([tensor._version for tensor in read])
+        states = _states.of.get(mask)
+        if states is None:
+            states = _states.of[mask] = {}
+    except (RuntimeError, TypeError):  # a tensor of inference mode; an object that cannot be referred to weakly
+        return None
+    state = states.get(stream)
+    if state is None:
+        if len(states) >= _MOST_STREAMS:
+            states.clear()
+        state = states[stream] = _State()
+    ids = tuple(map(id, read))
+    if state.versions != versions or state.ids != ids:
+        state.forget()
+        state.read, state.ids, state.versions = read, ids, versions
+    if state.blocks.wanted > state.blocks.bytes:
+        state.grow(device)
+    return state.tensor
