@@ -28,8 +28,8 @@ __device__ bool arrive(const Tile &tile, Shared &shared) {
     __threadfence(); // the list's number of entries comes before its arrival
     const bool is_last = atomicAdd(arrivals, 1) == tile.p.query_tiles - 1;
     if (is_last) *arrivals = 0; // for the next launch
-    __threadfence();            // the others' arrivals come before what is read of them
     shared.counts[0] = is_last;
+    __threadfence(); // the others' arrivals come before what is read of them
   }
   __syncthreads(); // it is known whether this is the last one
   return shared.counts[0];

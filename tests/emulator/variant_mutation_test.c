@@ -88,7 +88,7 @@ static const struct mutation mutations[] = {
      "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n      st_shared_4", "st_shared_4"},
 };
 
-/* In lists that so many heads share that they have keep words. */
+/* In lists that so many heads share that they have keep words, and of so many tiles that they have an order. */
 static const struct mutation shared_mutations[] = {
     {"keep words are read for the neighbour", "document", "attention_sm90/variant_consumer.cuh",
      "+ thread * 2 * Keep::kWords", "+ (thread ^ 1) * 2 * Keep::kWords"},
@@ -108,6 +108,15 @@ static const struct mutation shared_mutations[] = {
      "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
+    {"a list counts as complete before its number of entries is there", "document",
+     "attention_variant/block_list_order.cuh", "__threadfence(); // the list's number", "; //"},
+    {"numbers of entries are read before the lists are complete", "document", "attention_variant/block_list_order.cuh",
+     "__threadfence(); // the others' arrivals", "; //"},
+    {"tiles of as many entries have one place", "document", "attention_variant/block_list_order.cuh",
+     "* tile.p.query_tiles + which", "* tile.p.query_tiles"},
+    {"a tile has the entries of the one in whose turn it comes", "document", "attention_sm90/variant_tile.cuh",
+     "tile.query_tile = listed.query_tile;", ";"},
+    {"tiles that came ahead come again", "document", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)", "0"},
 };
 
 /* Stopped by the emulator, or wrong. */
@@ -138,7 +147,8 @@ static void test_variant__mistakes_are_caught(void **state) {
   find_missed(state, &shape, mutations, sizeof mutations / sizeof *mutations);
 }
 
-static void test_variant__mistakes_with_keep_words_are_caught(void **state) {
+static void test_variant__mistakes_with_shared_lists_are_caught(void **state) {
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1));
   find_missed(state, &shared, shared_mutations, sizeof shared_mutations / sizeof *shared_mutations);
 }
 
@@ -149,6 +159,6 @@ static int setup(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught),
-                                     cmocka_unit_test(test_variant__mistakes_with_keep_words_are_caught)};
+                                     cmocka_unit_test(test_variant__mistakes_with_shared_lists_are_caught)};
   return cmocka_run_group_tests_name("mutations of variants", tests, setup, gpu_teardown);
 }
