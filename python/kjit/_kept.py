@@ -62,25 +62,42 @@ class _State:
         self.blocks.data, self.blocks.bytes = self.memory.data_ptr(), self.blocks.wanted
 
 
-class _States(threading.local):
+class _OfMask(weakref.ref):  # type: ignore[type-arg]
+    """The states of a block mask by streams; they go with it."""
+
+    __slots__ = ("states",)
+
+    states: dict[int, _State]
+
+
+class _Masks(threading.local):
+    """By the id of each block mask, because one may be a tensor, whose comparison is no bool."""
+
     def __init__(self) -> None:
-        self.of: weakref.WeakKeyDictionary[Any, dict[int, _State]] = weakref.WeakKeyDictionary()
+        self.known: dict[int, _OfMask] = {}
+
+    def states(self, mask: Any) -> dict[int, _State]:
+        found = self.known.get(id(mask))
+        if found is None or found() is not mask:
+            known, name = self.known, id(mask)
+            found = known[name] = _OfMask(mask, lambda gone: known.get(name) is gone and known.pop(name))
+            found.states = {}
+        return found.states
 
 
-_states = _States()
+_masks = _Masks()
 
 
 def state_of(mask: Any, device: Any, stream: int, tensors: Iterable[Any]) -> Optional[torch.Tensor]:
     """Where a call finds, or leaves, the blocks of this mask; None: they cannot be kept.
 
+    mask: the object that they are kept with, a BlockMask, or one of its tensors where nothing else is known of it.
     stream: of the call, on `device`. tensors: all that the blocks are found from; None among them is left out.
     """
     read = tuple([tensor for tensor in tensors if tensor is not None])
     try:
         versions = tuple([tensor._version for tensor in read])
-        states = _states.of.get(mask)
-        if states is None:
-            states = _states.of[mask] = {}
+        states = _masks.states(mask)
     except (RuntimeError, TypeError):  # a tensor of inference mode; an object that cannot be referred to weakly
         return None
     state = states.get(stream)

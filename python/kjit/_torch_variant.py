@@ -183,7 +183,7 @@ def _members_of(sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: An
     lists = None
     if blocks:
         full, full_indices = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
-        lists = Lists(blocks[0], blocks[1], full, full_indices, int(sizes[4]), int(sizes[5]))
+        lists = Lists(blocks[0], blocks[1], full, full_indices, int(sizes[4]), int(sizes[5]), blocks[1])
     return Members(lists, sinks, window, softcap, alibi_slopes, bias, int(sizes[3]))
 
 

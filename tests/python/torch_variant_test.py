@@ -127,7 +127,7 @@ class KeptBlocks(OnFakeDevice):
 
     def setUp(self):
         super().setUp()
-        _kept._states.of.clear()
+        _kept._masks.known.clear()
         self.q, self.k, self.v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=300, seq_kv=300))
         self.doc = torch.zeros(300, dtype=torch.int32)
         self.mask = self.made()
@@ -171,9 +171,9 @@ class KeptBlocks(OnFakeDevice):
         self.assert_kept()
         with mock.patch.object(_torch, "_raw_stream", lambda device: 0x6600), \
              mock.patch.object(torch.Tensor, "get_device", lambda tensor: 0):  # fmt: skip
-            self.assertEqual(len(_kept._states.of[self.mask]), 1)
+            self.assertEqual(len(_kept._masks.states(self.mask)), 1)
             state = _kept.state_of(self.mask, "cpu", 0x6600, ())
-        self.assertEqual((len(_kept._states.of[self.mask]), state[0].item()), (2, 0))
+        self.assertEqual((len(_kept._masks.states(self.mask)), state[0].item()), (2, 0))
 
     def test_blocks__of_another_size_are_found_again(self):
         self.assert_kept()
@@ -191,6 +191,19 @@ class KeptBlocks(OnFakeDevice):
             mask = self.made()
             self.assertEqual([self.kernels(mask) for _ in range(4)], [3, 3, 3, 3])
 
+    def test_blocks__of_the_operator_are_kept_with_its_lists(self):
+        def call(q):
+            return kjit.flex_attention(q, self.k, self.v, block_mask=self.mask)
+
+        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+        compiled(self.q)
+        launches = []
+        for _ in range(3):
+            before = self.launched()
+            compiled(self.q)
+            launches.append(self.launched() - before)
+        self.assertEqual(launches, [3, 1, 1])
+
     def test_blocks__without_memory_are_found_anew(self):
         def refuse(*shape, **options):
             raise torch.OutOfMemoryError
@@ -201,12 +214,12 @@ class KeptBlocks(OnFakeDevice):
 
     def test_blocks__go_with_their_mask(self):
         self.assert_kept()
-        (state,) = _kept._states.of[self.mask].values()
+        (state,) = _kept._masks.states(self.mask).values()
         memory = weakref.ref(state.memory)
         del state, self.mask
         gc.collect()
         self.assertIsNone(memory())
-        self.assertEqual(len(_kept._states.of), 0)
+        self.assertEqual(len(_kept._masks.known), 0)
 
 
 def told(args):
