@@ -7,7 +7,8 @@ mask and stream. The first call finds its blocks as any other; the second fills 
 1. A block mask's state is a kjit_kept_blocks in a tensor of the host's memory, so that a prepared call takes its
    address as it takes those of tensors.
 2. Sizes, numbers and addresses are compared by the library. What lies at the addresses is the same where the tensors
-   are the same objects, which the state holds, and PyTorch's counters of their versions say that nobody wrote to them.
+   are the same objects, to which the state refers weakly, and their versions, which PyTorch counts, say that nobody
+   wrote to them.
    Tensors without such a counter, those made in inference mode, are taken for written at each call.
 
 Threads: each has its own states.
@@ -18,7 +19,6 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterable
 from typing import Any, Optional
 
 import torch
@@ -36,15 +36,27 @@ _WORDS = ctypes.sizeof(_abi.kjit_kept_blocks) // 8
 class _State:
     """Of one block mask on one stream."""
 
-    __slots__ = ("tensor", "blocks", "memory", "read", "ids", "versions")
+    __slots__ = ("tensor", "blocks", "memory", "read", "versions")
 
     def __init__(self) -> None:
         self.tensor = torch.zeros(_WORDS, dtype=torch.int64)
         self.blocks = _abi.kjit_kept_blocks.from_address(self.tensor.data_ptr())
         self.memory: Any = None
+        #: Weak, because one of them may be what the state goes with.
         self.read: tuple[Any, ...] = ()
-        self.ids: tuple[int, ...] = ()
-        self.versions: tuple[int, ...] = ()
+        self.versions: list[int] = []
+
+    def is_stale(self, tensors: tuple[Any, ...]) -> bool:
+        """Are these others than the tensors that the blocks were found from, or was one written since?"""
+        if len(tensors) != len(self.read):
+            return True
+        for tensor, known, version in zip(tensors, self.read, self.versions):
+            if tensor is None or known is None:
+                if tensor is not known:
+                    return True
+            elif known() is not tensor or tensor._version != version:
+                return True
+        return False
 
     def forget(self) -> None:
         self.blocks.filled_for[0] = self.blocks.filled_for[1] = 0
@@ -88,27 +100,26 @@ class _Masks(threading.local):
 _masks = _Masks()
 
 
-def state_of(mask: Any, device: Any, stream: int, tensors: Iterable[Any]) -> Optional[torch.Tensor]:
+def state_of(mask: Any, device: Any, stream: int, tensors: tuple[Any, ...]) -> Optional[torch.Tensor]:
     """Where a call finds, or leaves, the blocks of this mask; None: they cannot be kept.
 
     mask: the object that they are kept with, a BlockMask, or one of its tensors where nothing else is known of it.
-    stream: of the call, on `device`. tensors: all that the blocks are found from; None among them is left out.
+    stream: of the call, on `device`. tensors: all that the blocks are found from; some may be None.
     """
-    read = tuple([tensor for tensor in tensors if tensor is not None])
     try:
-        versions = tuple([tensor._version for tensor in read])
         states = _masks.states(mask)
+        state = states.get(stream)
+        if state is None:
+            if len(states) >= _MOST_STREAMS:
+                states.clear()
+            state = states[stream] = _State()
+        if state.is_stale(tensors):
+            state.forget()
+            state.versions = [0 if tensor is None else tensor._version for tensor in tensors]
+            state.read = tuple([None if tensor is None else weakref.ref(tensor) for tensor in tensors])
     except (RuntimeError, TypeError):  # a tensor of inference mode; an object that cannot be referred to weakly
         return None
-    state = states.get(stream)
-    if state is None:
-        if len(states) >= _MOST_STREAMS:
-            states.clear()
-        state = states[stream] = _State()
-    ids = tuple(map(id, read))
-    if state.versions != versions or state.ids != ids:
-        state.forget()
-        state.read, state.ids, state.versions = read, ids, versions
-    if state.blocks.wanted > state.blocks.bytes:
+    blocks = state.blocks
+    if blocks.wanted > blocks.bytes:
         state.grow(device)
     return state.tensor

@@ -203,6 +203,10 @@ class KeptBlocks(OnFakeDevice):
             compiled(self.q)
             launches.append(self.launched() - before)
         self.assertEqual(launches, [3, 1, 1])
+        torch.compiler.reset()
+        del self.mask, compiled, call
+        gc.collect()
+        self.assertEqual(len(_kept._masks.known), 0)
 
     def test_blocks__without_memory_are_found_anew(self):
         def refuse(*shape, **options):
