@@ -135,6 +135,22 @@ static kjit_status upload_world(struct variant_trial *t, kjit_error *error) {
   return status == KJIT_OK ? upload(t->card, &t->dsinks, w->sinks, heads * 4, error) : status;
 }
 
+/* Make NaN of the K and V that no block with a seen key holds, since blocks have at most 256 keys. */
+static void hide_nan(struct variant_trial *t) {
+  enum { BLOCK = 256 };
+  const struct variant_shape *s = t->shape;
+  const size_t key_elements = (size_t)s->heads_kv * (size_t)s->head_dim;
+  for (int b = 0; b < s->batch; b++)
+    for (int k = 0, last_seen = -BLOCK; k < s->seq_kv + BLOCK; k++) {
+      for (int i = 0; i < s->heads * s->seq_q && k < s->seq_kv && last_seen < k; i++)
+        if (t->one->mask_at(&t->world, (struct variant_place_of){b, i / s->seq_q, i % s->seq_q, k})) last_seen = k;
+      const int far = k - BLOCK; /* all keys so far from it are known */
+      if (far < 0 || last_seen > far - BLOCK) continue;
+      memset(t->k + ((size_t)(b * s->seq_kv) + (size_t)far) * key_elements, 0xff, key_elements * 2);
+      memset(t->v + ((size_t)(b * s->seq_kv) + (size_t)far) * key_elements, 0xff, key_elements * 2);
+    }
+}
+
 static kjit_status make_inputs(struct variant_trial *t, kjit_error *error) {
   const size_t nq = count_q(t), nk = count_k(t);
   t->q = draw(t, nq);
@@ -143,6 +159,7 @@ static kjit_status make_inputs(struct variant_trial *t, kjit_error *error) {
   t->q32 = widened(t, t->q, nq);
   t->k32 = widened(t, t->k, nk);
   t->v32 = widened(t, t->v, nk);
+  if (t->one->hides_nan && t->k32 && t->v32) hide_nan(t);
   t->o = malloc(nq * 2);
   t->lse = malloc(row_count(t) * sizeof *t->lse);
   if (!t->q32 || !t->k32 || !t->v32 || !t->o || !t->lse) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory");
