@@ -144,9 +144,9 @@ KJIT_DEVICE int tile_count(const attention_sm90_params &p) {
 // The tile of a number. Full attention: the query tiles of a head one after the other, so that blocks that run at the
 // same time share K and V in L2. Causal attention: longest tiles first (LPT), so that what is left at the end is short;
 // but only within an L2 section, p.section heads whose K and V fit L2 together, and section after section. Tiles whose
-// key blocks come from lists: likewise, behind the longest eighth of each head's tiles, because some of these may be
-// many times as long as the others, as those of tokens that see everything are, and the last section's come late.
-KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
+// key blocks come from lists: likewise; `ahead` of each head's tiles, which are much longer than the others, come ahead
+// of all sections, since those of the last section would come late.
+KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number, int ahead = 0) {
   Tile tile;
   if constexpr (cfg::kSplitKv) {
     tile.split = number % p.splits;
@@ -154,7 +154,7 @@ KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
   }
   int pair; // (batch, head)
   if constexpr (cfg::kCausal || cfg::kVariant) {
-    const int pairs = p.heads * p.batch, ahead = cfg::kListed ? ceil_div(p.query_tiles, 8) : 0;
+    const int pairs = p.heads * p.batch;
     const bool is_ahead = cfg::kListed && number < ahead * pairs;
     if (!is_ahead) number -= ahead * pairs;
     const int section = is_ahead ? pairs : p.section, turns = is_ahead ? ahead : p.query_tiles - ahead;

@@ -205,5 +205,5 @@ extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) 
     if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
     lists.counts[list] = variant::larger(entries.count, 1);
   }
-  if (lists.order != nullptr) write_order(tile, shared, list);
+  if (lists.order != nullptr) write_order(tile, shared, list, variant::larger(entries.count, 1));
 }

@@ -90,10 +90,11 @@ constexpr int kNoBlock = -1;
 // attention_block_lists are. There is always at least one, so that a tile that sees no key still writes zeros.
 struct BlockWalk {
   BlockRange ranges[kIntervals];
-  int64_t first_entry = kNoBlock; // of the tile's list; kNoBlock: its blocks are the ranges
-  const int *entries = nullptr;   // of all lists
-  int count;                      // of entries
-  int position;                   // of the next entry
+  int first_entry = kNoBlock;   // of the tile's list; kNoBlock: its blocks are the ranges
+  int next_entry = kNoBlock;    // the one at `position`, where it is known
+  const int *entries = nullptr; // of all lists
+  int count;                    // of entries
+  int position;                 // of the next entry
 
   // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
   template <int key_rows, typename RowOf, typename Exists>
@@ -105,9 +106,9 @@ struct BlockWalk {
                          Keep keep) {
     position = 0;
     entries = v.lists.entries;
-    first_entry = kNoBlock;
+    first_entry = next_entry = kNoBlock;
     if (kListed && v.lists.counts != nullptr) {
-      begin_list(v, list, v.lists.counts[list]);
+      begin_list(v, list, v.lists.counts[list], kNoBlock);
       return;
     }
     tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists, keep);
@@ -121,11 +122,12 @@ struct BlockWalk {
     ranges[0] = {0, 1, 0, 0};
   }
 
-  // Begin a tile whose list has so many entries.
-  KJIT_DEVICE void begin_list(const attention_variant_params &v, int list, int entries_of_list) {
+  // Begin a tile whose list has so many entries, and this one first, or kNoBlock where that is not known.
+  KJIT_DEVICE void begin_list(const attention_variant_params &v, int list, int entries_of_list, int first) {
     position = 0;
     entries = v.lists.entries;
-    first_entry = (int64_t)list * v.lists.capacity;
+    first_entry = list * v.lists.capacity;
+    next_entry = first;
     count = entries_of_list;
   }
 

@@ -38,7 +38,8 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
 /* ---- Where blocks lie ---- */
 
 static size_t bytes_of(const struct attention_variant_launch *launch) {
-  const size_t list_bytes = launch->count_bytes + launch->order_bytes + launch->entry_bytes + launch->word_bytes;
+  const size_t list_bytes =
+      launch->count_bytes + launch->order_bytes + launch->ahead_bytes + launch->entry_bytes + launch->word_bytes;
   return launch->map_bytes + (launch->list_kernel ? list_bytes : 0);
 }
 
@@ -46,11 +47,13 @@ static size_t bytes_of(const struct attention_variant_launch *launch) {
 static void point_into(const struct attention_variant_launch *launch, char *memory,
                        struct attention_variant_blocks *out) {
   char *const counts = memory + launch->map_bytes, *const order = counts + launch->count_bytes,
-              *const entries = order + launch->order_bytes, *const words = entries + launch->entry_bytes;
+              *const ahead = order + launch->order_bytes, *const entries = ahead + launch->ahead_bytes,
+              *const words = entries + launch->entry_bytes;
   out->states = launch->is_mapped ? (const unsigned char *)memory : NULL;
   if (!launch->list_kernel) return;
   out->lists.counts = (int *)(void *)counts;
   out->lists.order = launch->order_bytes > 0 ? (struct attention_listed_tile *)(void *)order : NULL;
+  out->lists.ahead = launch->ahead_bytes > 0 ? (int *)(void *)ahead : NULL;
   out->lists.entries = (int *)(void *)entries;
   out->lists.words = launch->word_bytes > 0 ? (unsigned *)(void *)words : NULL;
 }
@@ -59,7 +62,7 @@ static void point_into(const struct attention_variant_launch *launch, char *memo
 static bool hold(const struct attention_variant_launch *launch, size_t bytes, CUstream stream,
                  struct stream_space *space) {
   const bool is_ordered = launch->list_kernel && launch->order_bytes > 0;
-  const size_t arrivals = is_ordered ? (size_t)launch->list_grid[1] * launch->list_grid[2] : 0;
+  const size_t arrivals = is_ordered ? 2 * (size_t)launch->list_grid[1] * launch->list_grid[2] : 0;
   return bytes + arrivals == 0 || stream_workspace_hold(launch->memory, bytes, arrivals, stream, space);
 }
 

@@ -278,6 +278,7 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->order_bytes = tiling->takes_order && tiles > multiprocessors
                             ? (size_t)integer_round_up(lists * (int64_t)sizeof(struct attention_listed_tile), 16)
                             : 0;
+  launch->ahead_bytes = launch->order_bytes > 0 && lists == tiling->query_tiles ? 16 : 0;
   launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;

@@ -109,13 +109,13 @@ static const struct mutation shared_mutations[] = {
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
     {"a list counts as complete before its number of entries is there", "document",
-     "attention_variant/block_list_order.cuh", "__threadfence(); // the list's number", "; //"},
+     "attention_variant/block_list_order.cuh", "__threadfence(); // the list comes", "; //"},
     {"numbers of entries are read before the lists are complete", "document", "attention_variant/block_list_order.cuh",
      "__threadfence(); // the others' arrivals", "; //"},
     {"tiles of as many entries have one place", "document", "attention_variant/block_list_order.cuh",
      "* tile.p.query_tiles + which", "* tile.p.query_tiles"},
     {"a tile has the entries of the one in whose turn it comes", "document", "attention_sm90/variant_tile.cuh",
-     "tile.query_tile = listed.query_tile;", ";"},
+     "tile.query_tile = read.word[0];", ";"},
     {"tiles that came ahead come again", "document", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)", "0"},
 };
 
