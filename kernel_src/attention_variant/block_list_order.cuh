@@ -6,6 +6,8 @@
 // that block also counts the tiles that have more than kLong times as many key blocks as the mean, such as those of
 // tokens that see everything, up to one of kMostAhead.
 #pragma once
+#include <kjit/ptx/global.cuh>
+
 #include "attention_variant/block_list_tile.cuh"
 
 namespace {
@@ -36,9 +38,8 @@ __device__ Arrivals arrive(const Tile &tile, Shared &shared, int count) {
   __syncthreads(); // nobody reads the counts any more, and the list is written
   if (threadIdx.x == 0) {
     atomicAdd(arrivals + 1, count);
-    __threadfence(); // the list comes before its arrival
-    const bool is_last = atomicAdd(arrivals, 1) == tile.p.query_tiles - 1;
-    __threadfence(); // the others' arrivals come before what is read of them
+    // The list comes before its arrival, and the others' arrivals come before what is read of their lists.
+    const bool is_last = (int)atom_acq_rel_add(arrivals, 1) == tile.p.query_tiles - 1;
     shared.counts[0] = is_last;
     if (is_last) {
       shared.counts[1] = atomicExch(arrivals + 1, 0); // zeros for the next launch

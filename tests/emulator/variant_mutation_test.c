@@ -108,15 +108,19 @@ static const struct mutation shared_mutations[] = {
      "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
-    {"a list counts as complete before its number of entries is there", "document",
-     "attention_variant/block_list_order.cuh", "__threadfence(); // the list comes", "; //"},
-    {"numbers of entries are read before the lists are complete", "document", "attention_variant/block_list_order.cuh",
-     "__threadfence(); // the others' arrivals", "; //"},
-    {"tiles of as many entries have one place", "document", "attention_variant/block_list_order.cuh",
+    {"lists are not ordered before and behind their arrivals", "document", "attention_variant/block_list_order.cuh",
+     "atom_acq_rel_add(", "atomicAdd("},
+    {"tiles of as many entries have one place", "dilated", "attention_variant/block_list_order.cuh",
      "* tile.p.query_tiles + which", "* tile.p.query_tiles"},
     {"a tile has the entries of the one in whose turn it comes", "document", "attention_sm90/variant_tile.cuh",
      "tile.query_tile = read.word[0];", ";"},
-    {"tiles that came ahead come again", "document", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)", "0"},
+};
+
+/* In lists of which one tile's is much longer than the others. */
+static const struct mutation uneven_mutations[] = {
+    {"tiles that came ahead come again", "first_rows", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)", "0"},
+    {"what warps have seen of tiles ahead is left out", "first_rows", "attention_variant/block_list_order.cuh",
+     "__syncthreads(); // what all warps", "// what all warps"},
 };
 
 /* Stopped by the emulator, or wrong. */
@@ -152,6 +156,12 @@ static void test_variant__mistakes_with_shared_lists_are_caught(void **state) {
   find_missed(state, &shared, shared_mutations, sizeof shared_mutations / sizeof *shared_mutations);
 }
 
+static void test_variant__mistakes_with_uneven_tiles_are_caught(void **state) {
+  static const struct variant_shape uneven = {1, 1, 1, 1540, 700, 64, true};
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1));
+  find_missed(state, &uneven, uneven_mutations, sizeof uneven_mutations / sizeof *uneven_mutations);
+}
+
 static int setup(void **state) {
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
   return emulator_setup(state);
@@ -159,6 +169,7 @@ static int setup(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught),
-                                     cmocka_unit_test(test_variant__mistakes_with_shared_lists_are_caught)};
+                                     cmocka_unit_test(test_variant__mistakes_with_shared_lists_are_caught),
+                                     cmocka_unit_test(test_variant__mistakes_with_uneven_tiles_are_caught)};
   return cmocka_run_group_tests_name("mutations of variants", tests, setup, gpu_teardown);
 }

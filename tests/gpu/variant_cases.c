@@ -26,6 +26,9 @@ MASK(document) {
 MASK(rows_in_turn) {
   return at.q / 64 % 2 == 1 || document(w, at);
 }
+MASK(first_rows) {
+  return at.q < 64 || document(w, at);
+}
 MASK(causal_document) {
   return document(w, at) && at.q >= at.k;
 }
@@ -132,6 +135,7 @@ const struct variant_case variant_cases[] = {
     {.name = "streaming", .mask = "(q - k <= window && q >= k) || k < 4", .mask_at = streaming},
     {.name = "document", .mask = "doc[b, q] == doc[b, k]", .mask_at = document},
     {.name = "rows_in_turn", .mask = "q // 64 % 2 == 1 || doc[b, q] == doc[b, k]", .mask_at = rows_in_turn},
+    {.name = "first_rows", .mask = "q < 64 || doc[b, q] == doc[b, k]", .mask_at = first_rows},
     {.name = "causal_document", .mask = "doc[b, q] == doc[b, k] && q >= k", .mask_at = causal_document},
     {.name = "dilated", .mask = "abs(q - k) <= window && abs(q - k) % 3 == 0", .mask_at = dilated},
     {.name = "global_window", .mask = "abs(q - k) <= window || flag[q] || flag[k]", .mask_at = global_window},

@@ -77,9 +77,8 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
 
 static void suit(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
                  int32_t *values) {
-  const bool has_large_tiles = variant->is_listed && !variant->is_mapped && problem->head_dim_v <= 64;
-  const struct sm90_variant_needs needs = {.is_narrow =
-                                               variant->source.is_narrow || (variant->is_listed && !has_large_tiles),
+  const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_mapped,
+                                           .is_listed = variant->is_listed,
                                            .is_tiled = variant->has_pairs,
                                            .is_staged = variant->has_chunks,
                                            .gathered = variant->gathered,

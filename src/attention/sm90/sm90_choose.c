@@ -310,8 +310,9 @@ static void suit_gathered(const kjit_attention_problem *problem, const struct st
 }
 
 /* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
- * function that takes the exponent unit twice, because then products and exponents of three alternate. Splits and
- * packed heads stay as they are. */
+ * function that takes the exponent unit twice, because then products and exponents of three alternate. Of lists that
+ * follow from a mask alone three visit fewer keys up to 64 columns, where what is read bounds a tile; a caller's blocks
+ * of 128 queries are visited by whole tiles of two. Splits and packed heads stay as they are. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config) {
   const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
@@ -325,7 +326,8 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   }
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
-  if (needs->is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
+  const bool is_narrow = needs->is_narrow || (needs->is_listed && problem->head_dim_v > 64);
+  if (is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
     consumers = (int32_t)integer_min(consumers, 2);
   else if (needs->is_curved && consumers == 2 && has_three)
     consumers = 3;

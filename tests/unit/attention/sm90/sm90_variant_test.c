@@ -14,6 +14,8 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
     int32_t consumers, tile_n;
   } rows[] = {{64, {.is_narrow = false}, 3, 128},
               {64, {.is_narrow = true}, 2, 128},
+              {64, {.is_listed = true}, 3, 128},
+              {128, {.is_listed = true, .is_curved = true}, 2, 128},
               {64, {.is_tiled = true}, 3, 80},
               {128, {.is_narrow = false}, 2, 128},
               {128, {.is_curved = true}, 3, 80},
