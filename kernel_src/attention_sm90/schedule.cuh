@@ -200,14 +200,14 @@ struct TileScheduler {
 
 private:
   // With scheduler counters, a block that is free takes the next number from p.tickets[0]. Without them the numbers are
-  // dealt out beforehand: to the blocks in rising order in one round and, where longest tiles come first, in falling
-  // order in the next, so that every block gets long and short tiles.
+  // dealt out beforehand: to the blocks in rising order in one round and, for causal tiles, in falling order in the
+  // next, so that every block gets long and short tiles.
   KJIT_DEVICE int take_number() {
     int number;
     if (p.tickets != nullptr) {
       number = atomicAdd(p.tickets, 1);
     } else {
-      const bool back = (cfg::kCausal || cfg::kListed) && round % 2;
+      const bool back = cfg::kCausal && round % 2;
       number = round * gridDim.x + (back ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
       round++;
     }

@@ -29,8 +29,7 @@ struct Plan {
   // Write a tile and its walk. One thread.
   KJIT_DEVICE static void store(uint32_t plan, const Tile &tile, const variant::BlockWalk &walk) {
     store_tile(plan, tile);
-    st_shared_16(plan + kNumbersAt, {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)walk.first_entry,
-                                      (uint32_t)walk.next_entry}});
+    st_shared_16(plan + kNumbersAt, {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)walk.first_entry, 0}});
 #pragma unroll
     for (int i = 0; i < variant::kIntervals; i++) {
       const variant::BlockRange &range = walk.ranges[i];
@@ -57,7 +56,6 @@ struct Plan {
     walk.count = numbers.word[0];
     walk.position = numbers.word[1];
     walk.first_entry = numbers.word[2];
-    walk.next_entry = numbers.word[3];
 #pragma unroll
     for (int i = 0; i < variant::kIntervals; i++) {
       const Chunk range = ld_shared_16(plan + kRangesAt + 16 * i);
@@ -123,7 +121,6 @@ private:
     if (tile.split >= tile.num_splits) return false;
     const int least = walk.count / tile.num_splits, longer = walk.count % tile.num_splits;
     walk.position = tile.split * least + variant::smaller(tile.split, longer);
-    if (walk.position > 0) walk.next_entry = variant::kNoBlock;
     walk.count = walk.position + least + (tile.split < longer);
     return true;
   }
@@ -177,7 +174,7 @@ private:
     const int64_t list = list_of(v, tile);
     int written = 0;
     const int ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, walk.position);
-    int entry = variant::kListed && walk.next_entry >= 0 ? walk.next_entry : entry_of(walk, walk.position);
+    int entry = entry_of(walk, walk.position);
     for (int i = walk.position; i < walk.count; i++) {
       if (i == ask_at) mbarrier_arrive(at.plan_empty());
       const bool is_last = i + 1 == walk.count;

@@ -35,10 +35,9 @@ KJIT_DEVICE bool begin_ordered(variant::BlockWalk &walk, const attention_variant
                                const attention_sm90_params &p, Tile &tile) {
   if (!variant::kListed || v.lists.order == nullptr) return false;
   const int turn = p.query_tiles - 1 - tile.query_tile;
-  const attention_listed_tile *const listed = v.lists.order + list_of(v, tile) - tile.query_tile + turn;
-  const Chunk read = *(const Chunk *)listed; // one load
-  tile.query_tile = read.word[0];
-  walk.begin_list(v, list_of(v, tile), read.word[1], read.word[2]);
+  const attention_listed_tile &listed = v.lists.order[list_of(v, tile) - tile.query_tile + turn];
+  tile.query_tile = listed.query_tile;
+  walk.begin_list(v, list_of(v, tile), listed.count);
   return true;
 }
 

@@ -72,7 +72,6 @@ __device__ void write_order(const Tile &tile, Shared &shared, int list, int coun
     const int which = first + (int)threadIdx.x / kSharing;
     const bool exists = which < tiles;
     const int own = rank_of(tile, lists.counts + head, which);
-    const int entry = exists ? lists.entries[(int64_t)(head + which) * lists.capacity] : 0;
     int place = 0;
     for (int others = 0; others < tiles; others += kRound) {
       if (threadIdx.x < kRound)
@@ -89,7 +88,7 @@ __device__ void write_order(const Tile &tile, Shared &shared, int list, int coun
     for (int apart = 1; apart < kSharing; apart *= 2)
       place += __shfl_xor_sync(0xffffffffu, place, apart);
     const bool is_first = part == 0 && exists;
-    if (is_first) lists.order[head + place] = {which, own / tiles, entry, 0};
+    if (is_first) lists.order[head + place] = {which, own / tiles};
     ahead += __popc(__ballot_sync(0xffffffffu, is_first && own / tiles * tiles > kLong * arrivals.entries));
   }
   if (lists.ahead != nullptr) write_ahead(tile, shared, ahead);

@@ -91,7 +91,6 @@ constexpr int kNoBlock = -1;
 struct BlockWalk {
   BlockRange ranges[kIntervals];
   int first_entry = kNoBlock;   // of the tile's list; kNoBlock: its blocks are the ranges
-  int next_entry = kNoBlock;    // the one at `position`, where it is known
   const int *entries = nullptr; // of all lists
   int count;                    // of entries
   int position;                 // of the next entry
@@ -106,9 +105,9 @@ struct BlockWalk {
                          Keep keep) {
     position = 0;
     entries = v.lists.entries;
-    first_entry = next_entry = kNoBlock;
+    first_entry = kNoBlock;
     if (kListed && v.lists.counts != nullptr) {
-      begin_list(v, list, v.lists.counts[list], kNoBlock);
+      begin_list(v, list, v.lists.counts[list]);
       return;
     }
     tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists, keep);
@@ -122,12 +121,11 @@ struct BlockWalk {
     ranges[0] = {0, 1, 0, 0};
   }
 
-  // Begin a tile whose list has so many entries, and this one first, or kNoBlock where that is not known.
-  KJIT_DEVICE void begin_list(const attention_variant_params &v, int list, int entries_of_list, int first) {
+  // Begin a tile whose list has so many entries.
+  KJIT_DEVICE void begin_list(const attention_variant_params &v, int list, int entries_of_list) {
     position = 0;
     entries = v.lists.entries;
     first_entry = list * v.lists.capacity;
-    next_entry = first;
     count = entries_of_list;
   }
 

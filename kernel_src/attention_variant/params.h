@@ -39,14 +39,12 @@ struct attention_block_map {
 struct attention_listed_tile {
   int query_tile;
   int count; /* of its entries */
-  int first; /* of them */
-  int reserved;
 };
 
 struct attention_block_lists {
   int *counts; /* NULL: there are no lists, and every block is judged */
   int *entries;
-  struct attention_listed_tile *order; /* 16-byte aligned; of the i-th tile of those of a list l at l + i; NULL: none */
+  struct attention_listed_tile *order; /* of the i-th tile of those of a list l at l + i; NULL: there is no order */
   int *ahead;                          /* NULL: no tile comes ahead of the others */
   unsigned *words;                     /* 16-byte aligned; NULL: there are none, and `written` is 0 */
   int batch_stride, head_stride;       /* lists; 0 where one is for all */

@@ -43,8 +43,9 @@ static size_t bytes_of(const struct attention_variant_launch *launch) {
   return launch->map_bytes + (launch->list_kernel ? list_bytes : 0);
 }
 
-/* Set the pointers into `memory`, which has bytes_of() bytes. */
-static void point_into(const struct attention_variant_launch *launch, char *memory,
+/* Set the pointers into `memory`, which has bytes_of() bytes. Blocks that are kept have an order of their tiles; for
+ * one call it takes longer than it saves where tiles are alike. */
+static void point_into(const struct attention_variant_launch *launch, char *memory, bool is_kept,
                        struct attention_variant_blocks *out) {
   char *const counts = memory + launch->map_bytes, *const order = counts + launch->count_bytes,
               *const ahead = order + launch->order_bytes, *const entries = ahead + launch->ahead_bytes,
@@ -52,18 +53,10 @@ static void point_into(const struct attention_variant_launch *launch, char *memo
   out->states = launch->is_mapped ? (const unsigned char *)memory : NULL;
   if (!launch->list_kernel) return;
   out->lists.counts = (int *)(void *)counts;
-  out->lists.order = launch->order_bytes > 0 ? (struct attention_listed_tile *)(void *)order : NULL;
-  out->lists.ahead = launch->ahead_bytes > 0 ? (int *)(void *)ahead : NULL;
+  out->lists.order = is_kept && launch->order_bytes > 0 ? (struct attention_listed_tile *)(void *)order : NULL;
+  out->lists.ahead = is_kept && launch->ahead_bytes > 0 ? (int *)(void *)ahead : NULL;
   out->lists.entries = (int *)(void *)entries;
   out->lists.words = launch->word_bytes > 0 ? (unsigned *)(void *)words : NULL;
-}
-
-/* Take the stream's memory, with counters of arrivals where tiles are ordered. */
-static bool hold(const struct attention_variant_launch *launch, size_t bytes, CUstream stream,
-                 struct stream_space *space) {
-  const bool is_ordered = launch->list_kernel && launch->order_bytes > 0;
-  const size_t arrivals = is_ordered ? 2 * (size_t)launch->list_grid[1] * launch->list_grid[2] : 0;
-  return bytes + arrivals == 0 || stream_workspace_hold(launch->memory, bytes, arrivals, stream, space);
 }
 
 /* ---- Blocks that are kept ---- */
@@ -104,9 +97,9 @@ static bool is_keeping(const struct attention_variant_launch *launch, CUstream s
 
 /* ---- Launching ---- */
 
-static kjit_status find_blocks(const struct attention_variant_launch *launch, char *memory, CUstream stream,
-                               struct attention_variant_blocks *out, kjit_error *error) {
-  point_into(launch, memory, out);
+static kjit_status find_blocks(const struct attention_variant_launch *launch, char *memory, bool is_kept,
+                               CUstream stream, struct attention_variant_blocks *out, kjit_error *error) {
+  point_into(launch, memory, is_kept, out);
   kjit_status status = launch->is_mapped ? run_map(launch, (unsigned char *)memory, stream, error) : KJIT_OK;
   if (status != KJIT_OK || !launch->list_kernel) return status;
   out->may_depend = launch->has_dependents;
@@ -119,13 +112,15 @@ static kjit_status begin_kept(const struct attention_variant_launch *launch, CUs
   kjit_kept_blocks *const kept = launch->kept;
   const struct hash_128 key = key_of(launch);
   if (kept->filled_for[0] == key.low && kept->filled_for[1] == key.high) {
-    point_into(launch, kept->data, out);
+    point_into(launch, kept->data, true, out);
     return KJIT_OK;
   }
   memset(kept->filled_for, 0, sizeof kept->filled_for);
-  if (!hold(launch, 0, stream, &out->space))
+  const size_t arrivals = 2 * (size_t)launch->list_grid[1] * launch->list_grid[2];
+  if (launch->list_kernel && launch->order_bytes > 0 &&
+      !stream_workspace_hold(launch->memory, 0, arrivals, stream, &out->space))
     return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for counters of lists");
-  const kjit_status status = find_blocks(launch, kept->data, stream, out, error);
+  const kjit_status status = find_blocks(launch, kept->data, true, stream, out, error);
   if (status != KJIT_OK) return status;
   kept->filled_for[0] = key.low;
   kept->filled_for[1] = key.high;
@@ -140,8 +135,8 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
   if (!launch->is_listed || bytes_of(launch) == 0) return KJIT_OK;
   if (is_kept) {
     status = begin_kept(launch, stream, out, error);
-  } else if (hold(launch, bytes_of(launch), stream, &out->space)) {
-    status = find_blocks(launch, (char *)out->space.partials, stream, out, error);
+  } else if (stream_workspace_hold(launch->memory, bytes_of(launch), 0, stream, &out->space)) {
+    status = find_blocks(launch, (char *)out->space.partials, false, stream, out, error);
   } else {
     if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
     return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);

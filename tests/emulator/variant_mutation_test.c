@@ -108,18 +108,19 @@ static const struct mutation shared_mutations[] = {
      "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
-    {"lists are not ordered before and behind their arrivals", "document", "attention_variant/block_list_order.cuh",
-     "atom_acq_rel_add(", "atomicAdd("},
-    {"tiles of as many entries have one place", "dilated", "attention_variant/block_list_order.cuh",
+    {"lists are not ordered before and behind their arrivals", "kept_document",
+     "attention_variant/block_list_order.cuh", "atom_acq_rel_add(", "atomicAdd("},
+    {"tiles of as many entries have one place", "kept_dilated", "attention_variant/block_list_order.cuh",
      "* tile.p.query_tiles + which", "* tile.p.query_tiles"},
-    {"a tile has the entries of the one in whose turn it comes", "document", "attention_sm90/variant_tile.cuh",
-     "tile.query_tile = read.word[0];", ";"},
+    {"a tile has the entries of the one in whose turn it comes", "kept_document", "attention_sm90/variant_tile.cuh",
+     "tile.query_tile = listed.query_tile;", ";"},
 };
 
 /* In lists of which one tile's is much longer than the others. */
 static const struct mutation uneven_mutations[] = {
-    {"tiles that came ahead come again", "first_rows", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)", "0"},
-    {"what warps have seen of tiles ahead is left out", "first_rows", "attention_variant/block_list_order.cuh",
+    {"tiles that came ahead come again", "kept_first_rows", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)",
+     "0"},
+    {"what warps have seen of tiles ahead is left out", "kept_first_rows", "attention_variant/block_list_order.cuh",
      "__syncthreads(); // what all warps", "// what all warps"},
 };
 
