@@ -80,6 +80,7 @@ CASE(softcap_sinks)
 CASE(blocks)
 CASE(blocks_48)
 CASE(blocks_document)
+CASE(kept_document)
 
 /* One shape of the planner's kernel, because all of them take the emulator five seconds. */
 static void test_variant__sliding_tile_is_right_on_one_shape(void **state) {
@@ -120,7 +121,8 @@ int main(void) {
                                      cmocka_unit_test(test_variant__entries_are_read_before_they_are_written_again)};
   const struct CMUnitTest rest[] = {TEST(streaming), TEST(sliding_tile),  TEST(every_other_row), TEST(by_head),
                                     TEST(nothing),   TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal),
-                                    TEST(relative),  TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};
+                                    TEST(relative),  TEST(softcap_sinks), TEST(kept_document),   TEST(blocks),
+                                    TEST(blocks_48)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   int failed = cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))
