@@ -38,6 +38,24 @@ typedef struct kjit_block_lists {
 } kjit_block_lists;
 
 /**
+ * Memory of the caller's in which the key blocks that a call finds for its mask stay, so that calls of the same mask
+ * need not find them again: which blocks each tile visits, and which scores of a partial block count. Zero it, give it
+ * to a call, then give it `wanted` bytes of memory: the next call fills them, and those behind it read them.
+ *
+ * A call reads what another one found where the mask, its numbers, the addresses of its tensors and of the lists of
+ * blocks, the sizes and the kernel are the same; otherwise it fills the memory anew. Whether what tensors and lists
+ * hold is the same only the caller knows, who sets `filled_for` to zeros after a change. Calls with one such struct
+ * come one after the other, on one stream. A call that is captured into a graph leaves the struct alone and finds its
+ * blocks whenever the graph runs.
+ */
+typedef struct kjit_kept_blocks {
+  void *data;             /**< device memory, 16-byte aligned; NULL: none yet                                      */
+  size_t bytes;           /**< of it; with fewer than `wanted` the call finds its blocks as if there were no struct */
+  size_t wanted;          /**< written by a call with a variant: the bytes that its blocks take; 0: it finds none   */
+  uint64_t filled_for[2]; /**< what the memory was filled for, written by the call that fills it; zeros: nothing    */
+} kjit_kept_blocks;
+
+/**
  * Arguments of attention forward: O = softmax(scale · Q·Kᵀ)·V for each (batch, head), in fp32, rounded once.
  *
  * q: (batch, seq_q, heads_q, head_dim); k: (batch, seq_kv, heads_kv, head_dim); v: (batch, seq_kv, heads_kv,
@@ -76,6 +94,7 @@ typedef struct kjit_attention_args {
   int32_t window_right;    /**< up to i + seq_kv - seq_q + right; -1: no bound on that side            */
   int32_t attention_chunk; /**< a row sees keys of its own chunk of so many positions alone; 0: all    */
   float softcap;           /**< scores become softcap·tanh(score / softcap); 0: they stay              */
+  kjit_kept_blocks *kept;  /**< borrowed as the tensors' memory is. NULL: each call finds its blocks   */
   /** @} */
 } kjit_attention_args;
 

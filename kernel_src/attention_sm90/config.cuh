@@ -61,9 +61,10 @@ constexpr bool kStoresLate = kQueryBuffers == 2 && kOutputBands > 0;
 constexpr int kPackGqa = KJIT_packed; // query heads that share a key head, in the rows of one tile
 constexpr bool kSplitKv = KJIT_split; // split-KV: a tile's key blocks are divided among blocks of threads
 #ifdef KJIT_variant
-constexpr bool kVariant = true; // an attention variant: variant_consumer.cuh
+constexpr bool kVariant = true;              // an attention variant: variant_consumer.cuh
+constexpr bool kListed = KJIT_variant_lists; // whose key blocks may come from lists, by which tiles are ordered
 #else
-constexpr bool kVariant = false;
+constexpr bool kVariant = false, kListed = false;
 #endif
 
 constexpr int kConsumerRows = SM90_GROUP_ROWS; // query rows of a consumer warpgroup: M of wgmma

@@ -143,8 +143,10 @@ KJIT_DEVICE int tile_count(const attention_sm90_params &p) {
 
 // The tile of a number. Full attention: the query tiles of a head one after the other, so that blocks that run at the
 // same time share K and V in L2. Causal attention: longest tiles first (LPT), so that what is left at the end is short;
-// but only within an L2 section, p.section heads whose K and V fit L2 together, and section after section.
-KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
+// but only within an L2 section, p.section heads whose K and V fit L2 together, and section after section. Tiles whose
+// key blocks come from lists: likewise; `ahead` of each head's tiles, which are much longer than the others, come ahead
+// of all sections, since those of the last section would come late.
+KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number, int ahead = 0) {
   Tile tile;
   if constexpr (cfg::kSplitKv) {
     tile.split = number % p.splits;
@@ -153,10 +155,13 @@ KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
   int pair; // (batch, head)
   if constexpr (cfg::kCausal || cfg::kVariant) {
     const int pairs = p.heads * p.batch;
-    const int first = number / (p.section * p.query_tiles) * p.section;
-    const int in_section = number % (p.section * p.query_tiles);
-    const int width = pairs - first < p.section ? pairs - first : p.section;
-    tile.query_tile = p.query_tiles - 1 - in_section / width;
+    const bool is_ahead = cfg::kListed && number < ahead * pairs;
+    if (!is_ahead) number -= ahead * pairs;
+    const int section = is_ahead ? pairs : p.section, turns = is_ahead ? ahead : p.query_tiles - ahead;
+    const int first = number / (section * turns) * section;
+    const int in_section = number % (section * turns);
+    const int width = pairs - first < section ? pairs - first : section;
+    tile.query_tile = p.query_tiles - 1 - (is_ahead ? 0 : ahead) - in_section / width;
     pair = first + in_section % width;
   } else {
     tile.query_tile = number % p.query_tiles;

@@ -29,9 +29,7 @@ struct Plan {
   // Write a tile and its walk. One thread.
   KJIT_DEVICE static void store(uint32_t plan, const Tile &tile, const variant::BlockWalk &walk) {
     store_tile(plan, tile);
-    const uint64_t first = (uint64_t)walk.first_entry;
-    st_shared_16(plan + kNumbersAt,
-                 {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)first, (uint32_t)(first >> 32)}});
+    st_shared_16(plan + kNumbersAt, {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)walk.first_entry, 0}});
 #pragma unroll
     for (int i = 0; i < variant::kIntervals; i++) {
       const variant::BlockRange &range = walk.ranges[i];
@@ -57,7 +55,7 @@ struct Plan {
     const Chunk numbers = ld_shared_16(plan + kNumbersAt);
     walk.count = numbers.word[0];
     walk.position = numbers.word[1];
-    walk.first_entry = (int64_t)((uint64_t)numbers.word[3] << 32 | numbers.word[2]);
+    walk.first_entry = numbers.word[2];
 #pragma unroll
     for (int i = 0; i < variant::kIntervals; i++) {
       const Chunk range = ld_shared_16(plan + kRangesAt + 16 * i);
@@ -82,12 +80,13 @@ struct VariantPlanner {
     TileScheduler queue{p};
     int parity = 1;
     if constexpr (variant::kListed) griddepcontrol_wait(); // lists are read from here on, by this block's producer too
+    const int ahead = variant::kListed && v.lists.ahead != nullptr ? *v.lists.ahead : 0;
     while (true) {
       mbarrier_wait_parity(at.plan_empty(), parity);
       parity ^= 1;
       Tile tile;
       variant::BlockWalk walk;
-      const bool found = find_tile(queue, tile, walk);
+      const bool found = find_tile(queue, ahead, tile, walk);
       if constexpr (kPlannedBounds) __syncwarp(); // all lanes' bounds come before the arrival
       bounds.advance();
       if (lane == 0) {
@@ -104,11 +103,11 @@ struct VariantPlanner {
 
 private:
   // @return false when there are no more tiles
-  KJIT_DEVICE bool find_tile(TileScheduler &queue, Tile &tile, variant::BlockWalk &walk) const {
+  KJIT_DEVICE bool find_tile(TileScheduler &queue, int ahead, Tile &tile, variant::BlockWalk &walk) const {
     while (true) {
       const int number = broadcast_from_lane_0(lane == 0 ? queue.next() : 0);
       if (number == kNoTile) return false;
-      tile = tile_by_number(p, number);
+      tile = tile_by_number(p, number, ahead);
       begin_walk(walk, v, p, tile, lane, at, bounds.slot);
       if (!cfg::kSplitKv || take_split(tile, walk)) return true;
     }

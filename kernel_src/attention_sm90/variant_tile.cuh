@@ -29,10 +29,23 @@ KJIT_DEVICE int list_of(const attention_variant_params &v, const Tile &tile) {
   return tile.batch * v.lists.batch_stride + tile.head * v.lists.head_stride + tile.query_tile;
 }
 
+// Tiles are handed out from a head's last one to its first. Where the lists have an order, the tile that comes in this
+// one's turn takes its place, and the walk over it begins.
+KJIT_DEVICE bool begin_ordered(variant::BlockWalk &walk, const attention_variant_params &v,
+                               const attention_sm90_params &p, Tile &tile) {
+  if (!variant::kListed || v.lists.order == nullptr) return false;
+  const int turn = p.query_tiles - 1 - tile.query_tile;
+  const attention_listed_tile &listed = v.lists.order[list_of(v, tile) - tile.query_tile + turn];
+  tile.query_tile = listed.query_tile;
+  walk.begin_list(v, list_of(v, tile), listed.count);
+  return true;
+}
+
 // Begin the walk over a tile's key blocks, and leave the bounds of its rows in slot `slot` where consumers read them.
 // All lanes of a warp.
 KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_params &v, const attention_sm90_params &p,
-                            const Tile &tile, int lane, const Layout &at, int slot) {
+                            Tile &tile, int lane, const Layout &at, int slot) {
+  if (begin_ordered(walk, v, p, tile)) return;
   walk.begin<cfg::kKeyRows>(
       v, list_of(v, tile), cfg::kQueryRows, lane,
       [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },

@@ -18,13 +18,15 @@
 // Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: one thread for each block finds
 //           what is known of it without the mask; then all threads share the pieces of the other blocks; then one
 //           thread for each block writes its entry, and all threads share the keep words
-// Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words
+// Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words;
+//           the order of tiles (block_list_order.cuh)
 // Launches  the attention kernel behind it may be a programmatic dependent, and so may this one be of
 // attention_block_map
 #define KJIT_RANGE_BY_16 1 // before the first header that includes kjit/attention/variant_real_ranges.h
 
 #include <kjit/ptx/griddepcontrol.cuh>
 
+#include "attention_variant/block_list_order.cuh"
 #include "attention_variant/block_list_tile.cuh"
 #include "attention_variant/block_list_words.cuh"
 
@@ -198,7 +200,10 @@ extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) 
     write_words(tile, shared, list, last, entries.first_written, entries.writing);
     __syncthreads(); // what is known of the round has been read
   }
-  if (threadIdx.x != 0 || tile.writer != 0) return;
-  if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
-  lists.counts[list] = entries.count == 0 ? 1 : entries.count;
+  if (tile.writer != 0) return;
+  if (threadIdx.x == 0) {
+    if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
+    lists.counts[list] = variant::larger(entries.count, 1);
+  }
+  if (lists.order != nullptr) write_order(tile, shared, list, variant::larger(entries.count, 1));
 }

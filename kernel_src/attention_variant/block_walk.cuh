@@ -90,10 +90,10 @@ constexpr int kNoBlock = -1;
 // attention_block_lists are. There is always at least one, so that a tile that sees no key still writes zeros.
 struct BlockWalk {
   BlockRange ranges[kIntervals];
-  int64_t first_entry = kNoBlock; // of the tile's list; kNoBlock: its blocks are the ranges
-  const int *entries = nullptr;   // of all lists
-  int count;                      // of entries
-  int position;                   // of the next entry
+  int first_entry = kNoBlock;   // of the tile's list; kNoBlock: its blocks are the ranges
+  const int *entries = nullptr; // of all lists
+  int count;                    // of entries
+  int position;                 // of the next entry
 
   // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
   template <int key_rows, typename RowOf, typename Exists>
@@ -107,8 +107,7 @@ struct BlockWalk {
     entries = v.lists.entries;
     first_entry = kNoBlock;
     if (kListed && v.lists.counts != nullptr) {
-      first_entry = (int64_t)list * v.lists.capacity;
-      count = v.lists.counts[list];
+      begin_list(v, list, v.lists.counts[list]);
       return;
     }
     tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists, keep);
@@ -120,6 +119,14 @@ struct BlockWalk {
     if (count > 0) return;
     count = 1;
     ranges[0] = {0, 1, 0, 0};
+  }
+
+  // Begin a tile whose list has so many entries.
+  KJIT_DEVICE void begin_list(const attention_variant_params &v, int list, int entries_of_list) {
+    position = 0;
+    entries = v.lists.entries;
+    first_entry = list * v.lists.capacity;
+    count = entries_of_list;
   }
 
   // The entry of a position below `count`.

@@ -30,6 +30,7 @@ struct attention_block_list_params {
   int lane_blocks;  /* blocks that the lanes of a warp have a piece each of: 32 / key_pieces                */
   int inverse;      /* 65536 / key_pieces + 1, by which lanes are divided                                    */
   int writer_bits;  /* 2^writer_bits blocks of threads share the keep words of a tile; 0 where there are none */
+  int *arrivals;    /* zeros, two for each batch entry and head that have lists, where there is an order; left so */
 };
 
 /* Of attention_block_map, which turns lists of blocks, in the layout of PyTorch's BlockMask, into states. All tensors

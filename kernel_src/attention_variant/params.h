@@ -29,14 +29,25 @@ struct attention_block_map {
  * times 4^parts plus the state for each part, VARIANT_EMPTY to VARIANT_WRITTEN times 4^part. Every tile has at least
  * one entry.
  *
+ * Where `order` is there, it has every list's tile once more, those of one head and batch entry together, so that tiles
+ * with many entries come first: it is what the attention kernel takes its tiles by. Where all heads and batch entries
+ * share their lists, `ahead` says how many tiles are much longer than the others.
+ *
  * Lists that tell for each 64 queries may have keep words besides. Then the first `written` entries of a list of which
  * some part is partial say VARIANT_WRITTEN in place of VARIANT_PARTIAL; the i-th of them has the words of all parts,
  * one part after the other, as the (l * written + i)-th block of `words`. */
+struct attention_listed_tile {
+  int query_tile;
+  int count; /* of its entries */
+};
+
 struct attention_block_lists {
   int *counts; /* NULL: there are no lists, and every block is judged */
   int *entries;
-  unsigned *words;               /* 16-byte aligned; NULL: there are none, and `written` is 0 */
-  int batch_stride, head_stride; /* lists; 0 where one is for all */
+  struct attention_listed_tile *order; /* of the i-th tile of those of a list l at l + i; NULL: there is no order */
+  int *ahead;                          /* NULL: no tile comes ahead of the others */
+  unsigned *words;                     /* 16-byte aligned; NULL: there are none, and `written` is 0 */
+  int batch_stride, head_stride;       /* lists; 0 where one is for all */
   int capacity;
   int written;
 };

@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _abi, _backward, _prepared, _torch
+from . import _abi, _backward, _kept, _prepared, _torch
 from ._library import assign
 from .runtime import Config
 from .variant import NO_MEMBERS, Bound, Members, Reading, bound_of, read, tensor_view
@@ -24,20 +24,25 @@ _int32_pointer = ctypes.POINTER(ctypes.c_int32)
 
 
 class Lists:
-    """The block lists of a call: those of FlexAttention's BlockMask, where they lie."""
+    """The block lists of a call: those of FlexAttention's BlockMask, where they lie.
 
-    __slots__ = ("counts", "indices", "full_counts", "full_indices", "rows", "keys")
+    mask: the object with which what is found of them is kept (_kept.py); None: nothing is kept.
+    """
 
-    def __init__(self, counts: Any, indices: Any, full_counts: Any, full_indices: Any, rows: int, keys: int) -> None:
+    __slots__ = ("counts", "indices", "full_counts", "full_indices", "rows", "keys", "mask")
+
+    def __init__(
+        self, counts: Any, indices: Any, full_counts: Any, full_indices: Any, rows: int, keys: int, mask: Any = None
+    ) -> None:
         self.counts, self.indices, self.full_counts, self.full_indices = counts, indices, full_counts, full_indices
-        self.rows, self.keys = rows, keys
+        self.rows, self.keys, self.mask = rows, keys, mask
 
     @classmethod
-    def of(cls, blocks: Any) -> Lists:
+    def of(cls, blocks: Any, keeps: bool = True) -> Lists:
         if isinstance(blocks, Lists):
             return blocks
         lists = blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices
-        return cls(*lists, *blocks.BLOCK_SIZE)
+        return cls(*lists, *blocks.BLOCK_SIZE, blocks if keeps else None)
 
     def tensors(self) -> tuple[Any, Any, Any, Any]:
         return self.counts, self.indices, self.full_counts, self.full_indices
@@ -46,7 +51,9 @@ class Lists:
 class _Prepared:
     """What a variant adds to a prepared call for tensors of one signature, on one thread."""
 
-    def __init__(self, args: Any, bound: Optional[Bound], members: Members, tensors: tuple[Any, ...]) -> None:
+    def __init__(
+        self, args: Any, bound: Optional[Bound], members: Members, tensors: tuple[Any, ...], kept: Optional[_Tensor]
+    ) -> None:
         #: Of each tensor, the view in the library's arguments that a run writes its address to.
         self.views: list[Any] = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
         views = self.views
@@ -65,6 +72,8 @@ class _Prepared:
         if members.blocks is not None:
             self._set_lists(args, members.blocks, views, count + 3)
         places = tuple([0 if view is None else ctypes.addressof(view) for view in views])
+        if kept is not None:
+            places += (ctypes.addressof(args) + type(args).kept.offset,)
         self.more = _torch.More(places, numbers, self)
 
     def _set_members(self, args: Any, members: Members, views: list[Any]) -> None:
@@ -89,9 +98,10 @@ class _Prepared:
 
 
 def _first(
-    calls: dict[Any, Any], head: Any, given: tuple[Any, ...], bound: Optional[Bound], members: Members
-) -> Any:
-    """A call that launch() left."""
+    calls: dict[Any, Any], head: Any, given: tuple[Any, ...], bound: Optional[Bound], members: Members,
+    kept: Optional[_Tensor],
+) -> Any:  # fmt: skip
+    """A call that launch() left. `kept` is the last of `given`, or None."""
     asked, tensors, out = _torch.Asked(*head[0]), given[:3], given[3]
     signature, values = _prepared.signature(head, given), () if bound is None else bound.values
     if signature in calls:
@@ -105,7 +115,7 @@ def _first(
     if not computes:
         return made if lse is None else (made, lse)
     call = _torch._Call((*tensors, made, lse), asked)
-    more = _Prepared(call.args, bound, members, given[4:]).more
+    more = _Prepared(call.args, bound, members, given[4:] if kept is None else given[4:-1], kept).more
     prepared = call.prepare(given, made, lse, more)
     del made, lse  # the call makes its own
     _torch.keep(calls, signature, tensors, prepared)
@@ -126,19 +136,28 @@ def direct(
         calls = _torch._calls.variants = {}
     variant, values, others = bound or (None, (), ())
     numbers: Optional[tuple[Any, ...]] = None
+    kept = None
     if members is not None:
         blocks, sinks, window, softcap, slopes, bias, chunk = members
         if blocks is None:
             others, numbers = (*others, sinks, slopes, bias), (window, softcap, chunk)
         else:
-            others = (*others, sinks, slopes, bias, *blocks.tensors())
-            numbers = (window, softcap, chunk, blocks.rows, blocks.keys)
+            lists, numbers = blocks.tensors(), (window, softcap, chunk, blocks.rows, blocks.keys)
+            if blocks.mask is not None:
+                kept = _kept_state(tensors[0], blocks.mask, (*others, *lists))
+            others = (*others, sinks, slopes, bias, *lists) if kept is None else (
+                *others, sinks, slopes, bias, *lists, kept)  # fmt: skip
     head, given = (asked, variant, numbers), (*tensors, out, *others)
     result = _launch(calls, head, given, values)
     if result is not None:
         return result
     named = NO_MEMBERS if members is None else Members(*members)
-    return _first(calls, head, given, None if bound is None else Bound(*bound), named)
+    return _first(calls, head, given, None if bound is None else Bound(*bound), named, kept)
+
+
+def _kept_state(q: _Tensor, mask: Any, read: tuple[Any, ...]) -> Optional[_Tensor]:
+    device = q.get_device()
+    return _kept.state_of(mask, q.device, _torch._raw_stream(device) if device >= 0 else 0, read)
 
 
 # The operator. Its second result is empty where it is not wanted.
@@ -166,7 +185,7 @@ def _members_of(sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: An
     lists = None
     if blocks:
         full, full_indices = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
-        lists = Lists(blocks[0], blocks[1], full, full_indices, int(sizes[4]), int(sizes[5]))
+        lists = Lists(blocks[0], blocks[1], full, full_indices, int(sizes[4]), int(sizes[5]), blocks[1])
     return Members(lists, sinks, window, softcap, alibi_slopes, bias, int(sizes[3]))
 
 

@@ -31,6 +31,12 @@ def _mask_of(block_mask: Any) -> tuple[Optional[Callable[..., Any]], Any]:
     return block_mask.mask_mod, block_mask
 
 
+def _without_keeping(block_mask: Any) -> Any:
+    from ._torch_variant import Lists
+
+    return Lists.of(block_mask, keeps=False)
+
+
 def flex_attention(
     query: Any,
     key: Any,
@@ -48,7 +54,8 @@ def flex_attention(
 
     score_mod(score, b, h, q_idx, kv_idx) gives a score, block_mask.mask_mod(b, h, q_idx, kv_idx) a condition, true
     where the key is seen. kernel_options={"BLOCKS": "mask"} says that the block mask's lists follow from its mask_mod,
-    as create_block_mask() makes them, so that kjit may find the blocks by itself.
+    as create_block_mask() makes them, so that kjit may find the blocks by itself; {"BLOCKS": "anew"} that the lists, or
+    what mask_mod reads, may have been written to where PyTorch does not see it, so that nothing is kept of them.
     Returns the output; with return_lse (output, lse); with return_aux (output, AuxOutput), lse in natural logarithms.
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
@@ -62,8 +69,11 @@ def flex_attention(
             "share one of key"
         )
     mask_mod, lists = _mask_of(block_mask)
-    if kernel_options and kernel_options.get("BLOCKS") == "mask":
+    found = kernel_options.get("BLOCKS") if kernel_options else None
+    if found == "mask":
         lists = None
+    elif found == "anew" and lists is not None:
+        lists = _without_keeping(lists)
     if return_aux is not None and getattr(return_aux, "max_scores", False):
         raise NotImplementedError("return_aux.max_scores: kjit does not give the greatest score of a row")
     wants_lse = return_lse or bool(return_aux is not None and return_aux.lse)

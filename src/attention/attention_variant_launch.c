@@ -4,11 +4,9 @@
  *    say how blocks are found, and a digest of both.
  * 2. attention_variant_prepare() lays out the lists for a config's tiles and gets the kernels that fill them: none
  * where the mask is row intervals, which the attention kernel evaluates itself.
- * 3. attention_variant_begin() takes memory that belongs to the stream and enqueues those kernels. Each may be a
- *    programmatic dependent of the one before, and so may the attention kernel.
+ * 3. attention_variant_begin() (attention_variant_begin.c) takes memory and enqueues those kernels.
  *
- * Threads: a launch belongs to its caller and is only read once it is prepared; memory is shared as stream_workspace.h
- * says. */
+ * Threads: a launch belongs to its caller and is only read once it is prepared. */
 #include "attention/attention_variant_launch.h"
 
 #include <string.h>
@@ -125,6 +123,13 @@ static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *erro
                            : status;
 }
 
+static kjit_status check_kept(const kjit_kept_blocks *kept, kjit_error *error) {
+  if (kept->bytes > 0 && !kept->data)
+    return error_invalid(error, "args.kept.data", "must not be NULL where bytes is not 0");
+  if ((uintptr_t)kept->data % 16 == 0) return KJIT_OK;
+  return error_invalid(error, "args.kept.data", "must be a multiple of 16");
+}
+
 /* The defines of each way to find blocks, by four bits: lists, a map, sinks, pairs. */
 #define DEFINES(lists, map, sinks, pairs)                                                                              \
   "#define KJIT_variant 1\n#define KJIT_variant_lists " #lists "\n#define KJIT_variant_map " #map                      \
@@ -167,8 +172,10 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
                                    const struct kjit_variant_arguments *arguments, kjit_error *error) {
   kjit_status status = args->sinks ? check_sinks(args, error) : KJIT_OK;
   if (status == KJIT_OK && args->blocks) status = check_blocks(args, error);
+  if (status == KJIT_OK && args->kept) status = check_kept(args->kept, error);
   if (status != KJIT_OK) return status;
   memset(launch, 0, sizeof *launch);
+  launch->kept = args->kept;
   launch->source = *source;
   launch->params.arguments = *arguments;
   launch->params.sinks = args->sinks ? args->sinks->data : NULL;
@@ -265,7 +272,12 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
                                                         .head_stride = by_head ? tiling->query_tiles : 0,
                                                         .capacity = (int)capacity};
-  lay_words(launch, tiling, lists, (int64_t)tiling->heads * tiling->batch / (heads * batch), multiprocessors);
+  const int64_t tiles = (int64_t)tiling->query_tiles * tiling->heads * tiling->batch;
+  lay_words(launch, tiling, lists, tiles / lists, multiprocessors);
+  launch->order_bytes = tiling->takes_order && tiles > multiprocessors
+                            ? (size_t)integer_round_up(lists * (int64_t)sizeof(struct attention_listed_tile), 16)
+                            : 0;
+  launch->ahead_bytes = launch->order_bytes > 0 && lists == tiling->query_tiles ? 16 : 0;
   launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
@@ -287,6 +299,7 @@ kjit_status attention_variant_prepare(struct attention_variant_launch *launch, k
                                       const kjit_attention_args *args, const struct attention_tiling *tiling,
                                       const kjit_device_info *device, kjit_error *error) {
   if (!launch->is_listed) return KJIT_OK;
+  launch->runtime = runtime;
   launch->memory = runtime_slot_get(runtime, &memory_slot);
   if (!launch->memory) return error_no_memory(error);
   kjit_status status = KJIT_OK;
@@ -311,56 +324,4 @@ void attention_variant_fill(const struct attention_variant_launch *launch, float
   if (!launch->source.has_score) return;
   *scale = (float)LN_2;
   *scale_log2 = 1;
-}
-
-/* ---- Launching ---- */
-
-static kjit_status run_map(const struct attention_variant_launch *launch, unsigned char *states, CUstream stream,
-                           kjit_error *error) {
-  struct attention_block_map_params params = launch->map;
-  params.states = states;
-  return runtime_kernel_enqueue(launch->map_kernel->kernel, launch->map_grid, launch->map_kernel->geometry.threads, 0,
-                                &params, stream, error);
-}
-
-static kjit_status run_list(const struct attention_variant_launch *launch,
-                            const struct attention_variant_blocks *blocks, CUstream stream, kjit_error *error) {
-  struct attention_block_list_params params = launch->list;
-  params.variant = launch->params;
-  params.variant.lists = blocks->lists;
-  params.variant.map.states = blocks->states;
-  const kjit_geometry *geometry = &launch->list_kernel->geometry;
-  const bool is_dependent = launch->is_mapped && launch->has_dependents;
-  return runtime_kernel_enqueue_behind(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
-                                       geometry->shared_bytes, &params, is_dependent, stream, error);
-}
-
-kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
-                                    struct attention_variant_blocks *out, kjit_error *error) {
-  struct stream_space *const space = &out->space;
-  const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes + launch->word_bytes : 0;
-  *out = (struct attention_variant_blocks){.lists = launch->params.lists};
-  if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
-  if (!stream_workspace_hold(launch->memory, launch->map_bytes + list_bytes, 0, false, stream, space)) {
-    if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
-    return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);
-  }
-  char *const memory = (char *)space->partials;
-  out->states = launch->is_mapped ? (const unsigned char *)memory : NULL;
-  kjit_status status = launch->is_mapped ? run_map(launch, (unsigned char *)memory, stream, error) : KJIT_OK;
-  if (status == KJIT_OK && list_bytes > 0) {
-    out->lists.counts = (int *)(void *)(memory + launch->map_bytes);
-    out->lists.entries = (int *)(void *)(memory + launch->map_bytes + launch->count_bytes);
-    if (launch->word_bytes > 0)
-      out->lists.words = (unsigned *)(void *)(memory + launch->map_bytes + launch->count_bytes + launch->entry_bytes);
-    status = run_list(launch, out, stream, error);
-    out->may_depend = launch->has_dependents;
-  }
-  if (status != KJIT_OK) attention_variant_end(launch, stream, out);
-  return status;
-}
-
-void attention_variant_end(const struct attention_variant_launch *launch, CUstream stream,
-                           const struct attention_variant_blocks *blocks) {
-  stream_workspace_put(launch->memory, &blocks->space, stream);
 }

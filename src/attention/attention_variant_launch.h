@@ -19,6 +19,7 @@ struct attention_tiling {
   int key_rows;     /* keys of a block */
   int parts;        /* of its queries: attention_block_list_params */
   bool takes_words; /* lists may have keep words */
+  bool takes_order; /* tiles may be taken in an order of the lists' */
   uint32_t batch;
 };
 
@@ -35,9 +36,12 @@ struct attention_variant_launch {
   struct attention_block_list_params list; /* without `variant` */
   struct attention_block_map_params map;   /* without `states` */
   uint32_t list_grid[3], map_grid[3];
-  size_t count_bytes, entry_bytes, word_bytes, map_bytes; /* of memory for the lists and the map, multiples of 16 */
+  /* Of memory for the map and the lists, which lie so; multiples of 16. */
+  size_t map_bytes, count_bytes, order_bytes, ahead_bytes, entry_bytes, word_bytes;
   struct stream_workspace *memory;
-  bool has_dependents; /* of the device: programmatic dependent launches */
+  kjit_runtime *runtime;
+  kjit_kept_blocks *kept; /* of the caller's; NULL: none */
+  bool has_dependents;    /* of the device: programmatic dependent launches */
 };
 
 /* Are the members of a variant set? Every launch asks. */

@@ -18,7 +18,7 @@ static void test_structs__sizes_stay(void **state) {
   assert_int_equal(136, sizeof(kjit_cache_entry));
   assert_int_equal(56, sizeof(kjit_cache_report));
   assert_int_equal(144, sizeof(kjit_cache_stats));
-  assert_int_equal(528, sizeof(kjit_attention_args));
+  assert_int_equal(536, sizeof(kjit_attention_args));
   assert_int_equal(1080, sizeof(kjit_attention_backward_args));
   assert_int_equal(52, sizeof(kjit_flash_config));
   assert_int_equal(80, sizeof(kjit_attention_problem));

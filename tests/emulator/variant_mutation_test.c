@@ -89,7 +89,7 @@ static const struct mutation mutations[] = {
      "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n      st_shared_4", "st_shared_4"},
 };
 
-/* In lists that so many heads share that they have keep words. */
+/* In lists that so many heads share that they have keep words, and of so many tiles that they have an order. */
 static const struct mutation shared_mutations[] = {
     {"keep words are read for the neighbour", "document", "attention_sm90/variant_consumer.cuh",
      "+ thread * 2 * Keep::kWords", "+ (thread ^ 1) * 2 * Keep::kWords"},
@@ -109,6 +109,20 @@ static const struct mutation shared_mutations[] = {
      "side = kjit_variant_join_queries(side, side_of_lane(side, lane ^ apart));", ";"},
     {"keys beyond the end have keep words", "document", "attention_variant/block_list_words.cuh",
      "keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);", ";"},
+    {"lists are not ordered before and behind their arrivals", "kept_document",
+     "attention_variant/block_list_order.cuh", "atom_acq_rel_add(", "atomicAdd("},
+    {"tiles of as many entries have one place", "kept_dilated", "attention_variant/block_list_order.cuh",
+     "* tile.p.query_tiles + which", "* tile.p.query_tiles"},
+    {"a tile has the entries of the one in whose turn it comes", "kept_document", "attention_sm90/variant_tile.cuh",
+     "tile.query_tile = listed.query_tile;", ";"},
+};
+
+/* In lists of which one tile's is much longer than the others. */
+static const struct mutation uneven_mutations[] = {
+    {"tiles that came ahead come again", "kept_first_rows", "attention_sm90/schedule.cuh", "(is_ahead ? 0 : ahead)",
+     "0"},
+    {"what warps have seen of tiles ahead is left out", "kept_first_rows", "attention_variant/block_list_order.cuh",
+     "__syncthreads(); // what all warps", "// what all warps"},
 };
 
 /* Where a tile's blocks are not neighbours. */
@@ -149,12 +163,19 @@ static void test_variant__mistakes_are_caught(void **state) {
   find_missed(state, &shape, mutations, sizeof mutations / sizeof *mutations);
 }
 
-static void test_variant__mistakes_with_keep_words_are_caught(void **state) {
+static void test_variant__mistakes_with_shared_lists_are_caught(void **state) {
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1));
   find_missed(state, &shared, shared_mutations, sizeof shared_mutations / sizeof *shared_mutations);
 }
 
 static void test_variant__mistakes_with_distant_blocks_are_caught(void **state) {
   find_missed(state, &longer, longer_mutations, sizeof longer_mutations / sizeof *longer_mutations);
+}
+
+static void test_variant__mistakes_with_uneven_tiles_are_caught(void **state) {
+  static const struct variant_shape uneven = {1, 1, 1, 1540, 700, 64, true};
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1));
+  find_missed(state, &uneven, uneven_mutations, sizeof uneven_mutations / sizeof *uneven_mutations);
 }
 
 static int setup(void **state) {
@@ -164,7 +185,8 @@ static int setup(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught),
-                                     cmocka_unit_test(test_variant__mistakes_with_keep_words_are_caught),
-                                     cmocka_unit_test(test_variant__mistakes_with_distant_blocks_are_caught)};
+                                     cmocka_unit_test(test_variant__mistakes_with_shared_lists_are_caught),
+                                     cmocka_unit_test(test_variant__mistakes_with_distant_blocks_are_caught),
+                                     cmocka_unit_test(test_variant__mistakes_with_uneven_tiles_are_caught)};
   return cmocka_run_group_tests_name("mutations of variants", tests, setup, gpu_teardown);
 }

@@ -15,21 +15,26 @@ static const struct variant_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static size_t run(struct gpu_fixture *fixture, const char *name, const struct variant_shape *shape,
-                  const kjit_config *config) {
+static size_t run_one(struct gpu_fixture *fixture, const struct variant_case *one, const struct variant_shape *shape,
+                      const kjit_config *config) {
   struct variant_report report;
   kjit_error error = {0};
-  const struct variant_case *one = variant_case_named(name);
-  assert_non_null(one);
   const kjit_status status =
       variant_trial_run(&fixture->card, fixture->runtime, one, shape, config, 7, &report, &error);
   if (status == KJIT_OK && report.passed) return 0;
-  print_error("%s B%d H%d/%d Sq%d Skv%d D%d%s: %s\n", name, shape->batch, shape->heads, shape->heads_kv, shape->seq_q,
-              shape->seq_kv, shape->head_dim, config ? " flash_forward" : "",
+  print_error("%s B%d H%d/%d Sq%d Skv%d D%d%s: %s\n", one->name, shape->batch, shape->heads, shape->heads_kv,
+              shape->seq_q, shape->seq_kv, shape->head_dim, config ? " flash_forward" : "",
               status == KJIT_OK ? report.why : error.message);
   if (status != KJIT_OK) print_error("  %s\n", emulator_complaint(&fixture->card));
   emulator_clear_complaint(&fixture->card);
   return 1;
+}
+
+static size_t run(struct gpu_fixture *fixture, const char *name, const struct variant_shape *shape,
+                  const kjit_config *config) {
+  const struct variant_case *one = variant_case_named(name);
+  assert_non_null(one);
+  return run_one(fixture, one, shape, config);
 }
 
 /* On the planner's kernel, and on flash_forward with a config of its own. */
@@ -75,6 +80,7 @@ CASE(softcap_sinks)
 CASE(blocks)
 CASE(blocks_48)
 CASE(blocks_document)
+CASE(kept_document)
 
 /* One shape of the planner's kernel, because all of them take the emulator five seconds. */
 static void test_variant__sliding_tile_is_right_on_one_shape(void **state) {
@@ -94,6 +100,18 @@ static void test_variant__terms_are_those_of_the_block(void **state) {
   assert_int_equal(0, run(gpu_require(state), "pairs_streaming", &long_shape, NULL));
 }
 
+/* Keys that a mask excludes by whole blocks may hold anything. */
+static void test_variant__nan_in_unseen_blocks_does_not_spread(void **state) {
+  static const struct variant_shape hiding = {1, 1, 1, 130, 900, 64, true};
+  static const char *const names[] = {"window", "document"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    struct variant_case one = *variant_case_named(names[i]);
+    one.hides_nan = true;
+    assert_int_equal(0, run_one(fixture, &one, &hiding, NULL));
+  }
+}
+
 #define TEST(name) cmocka_unit_test(test_variant__##name##_is_right)
 
 int main(void) {
@@ -105,11 +123,13 @@ int main(void) {
                                      TEST(sinks),
                                      TEST(blocks_document),
                                      cmocka_unit_test(test_variant__sliding_tile_is_right_on_one_shape),
+                                     cmocka_unit_test(test_variant__nan_in_unseen_blocks_does_not_spread),
                                      cmocka_unit_test(test_variant__entries_are_read_before_they_are_written_again),
                                      cmocka_unit_test(test_variant__terms_are_those_of_the_block)};
   const struct CMUnitTest rest[] = {TEST(streaming), TEST(sliding_tile),  TEST(every_other_row), TEST(by_head),
                                     TEST(nothing),   TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal),
-                                    TEST(relative),  TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};
+                                    TEST(relative),  TEST(softcap_sinks), TEST(kept_document),   TEST(blocks),
+                                    TEST(blocks_48)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   int failed = cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))

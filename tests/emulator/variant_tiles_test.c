@@ -90,12 +90,29 @@ static void test_variant_tiles__keep_words_of_lists_are_right(void **state) {
   assert_int_equal(0, failures);
 }
 
+/* So many tiles of a head that several lanes share the ranks of its order; the first tile is much longer than the
+ * others, so that it comes ahead of all sections. */
+static void test_variant_tiles__lists_of_many_tiles_are_right(void **state) {
+  static const struct variant_shape many = {1, 2, 2, 1100, 500, 64, true};
+  static const int config[] = {1, 64, 2, 2, 0};
+  assert_int_equal(0, run_on(gpu_require(state), &many, "kept_first_rows", config));
+}
+
+/* Blocks that are kept, of a mask and of the caller's lists, which differ by head. */
+static void test_variant_tiles__kept_blocks_are_right(void **state) {
+  static const int config[] = {2, 64, 2, 2, 0};
+  assert_int_equal(0, run_on(gpu_require(state), &shared, "kept_document", config));
+  assert_int_equal(0, run_on(gpu_require(state), &shared, "kept_blocks", config));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
                                      cmocka_unit_test(test_variant_tiles__o_of_its_own_beside_two_queries_is_right),
                                      cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right),
-                                     cmocka_unit_test(test_variant_tiles__keep_words_of_lists_are_right)};
+                                     cmocka_unit_test(test_variant_tiles__keep_words_of_lists_are_right),
+                                     cmocka_unit_test(test_variant_tiles__lists_of_many_tiles_are_right),
+                                     cmocka_unit_test(test_variant_tiles__kept_blocks_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("changes of tiles on the emulator", tests, emulator_setup, gpu_teardown);

@@ -99,6 +99,22 @@ static void test_attention_variant__sinks_members_and_blocks_are_right(void **st
   run_cases(OTHERS);
 }
 
+/* Masks on ranges and row intervals, on a problem most of whose blocks nobody sees. */
+static void test_attention_variant__nan_in_unseen_blocks_does_not_spread(void **state) {
+  static const char *const names[] = {"window", "prefix", "streaming", "document", "dilated"};
+  static struct variant_case hiding[sizeof names / sizeof *names];
+  static const struct variant_shape shape = {2, 8, 8, 150, 2000, 64, true};
+  (void)state;
+  item_count = 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    hiding[i] = *variant_case_named(names[i]);
+    hiding[i].hides_nan = true;
+    add(&hiding[i], &shape, false);
+    add(&hiding[i], &shape, true);
+  }
+  assert_int_equal(0, gpu_share(item_count, run));
+}
+
 static const struct variant_gradient_shape sizes[] = {{1, 2, 1, 40, 70, 32, NULL},     {2, 2, 2, 150, 130, 64, NULL},
                                                       {1, 2, 1, 130, 200, 128, NULL},  {1, 1, 1, 100, 190, 256, NULL},
                                                       {1, 3, 1, 200, 100, 72, NULL},   {1, 2, 2, 90, 150, 192, NULL},
@@ -132,6 +148,7 @@ int main(void) {
       cmocka_unit_test(test_attention_variant__masks_are_right),
       cmocka_unit_test(test_attention_variant__scores_are_right),
       cmocka_unit_test(test_attention_variant__sinks_members_and_blocks_are_right),
+      cmocka_unit_test(test_attention_variant__nan_in_unseen_blocks_does_not_spread),
       cmocka_unit_test(test_attention_variant__gradients_are_right_and_the_same_bits),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));

@@ -26,6 +26,9 @@ MASK(document) {
 MASK(rows_in_turn) {
   return at.q / 64 % 2 == 1 || document(w, at);
 }
+MASK(first_rows) {
+  return at.q < 64 || document(w, at);
+}
 MASK(causal_document) {
   return document(w, at) && at.q >= at.k;
 }
@@ -132,6 +135,9 @@ const struct variant_case variant_cases[] = {
     {.name = "streaming", .mask = "(q - k <= window && q >= k) || k < 4", .mask_at = streaming},
     {.name = "document", .mask = "doc[b, q] == doc[b, k]", .mask_at = document},
     {.name = "rows_in_turn", .mask = "q // 64 % 2 == 1 || doc[b, q] == doc[b, k]", .mask_at = rows_in_turn},
+    {.name = "kept_first_rows", .mask = "q < 64 || doc[b, q] == doc[b, k]", .mask_at = first_rows, .keeps = true},
+    {.name = "kept_document", .mask = "doc[b, q] == doc[b, k]", .mask_at = document, .keeps = true},
+    {.name = "kept_dilated", .mask = "abs(q - k) <= window && abs(q - k) % 3 == 0", .mask_at = dilated, .keeps = true},
     {.name = "causal_document", .mask = "doc[b, q] == doc[b, k] && q >= k", .mask_at = causal_document},
     {.name = "dilated", .mask = "abs(q - k) <= window && abs(q - k) % 3 == 0", .mask_at = dilated},
     {.name = "global_window", .mask = "abs(q - k) <= window || flag[q] || flag[k]", .mask_at = global_window},
@@ -199,6 +205,7 @@ const struct variant_case variant_cases[] = {
     {.name = "plain_chunk", .set = set_chunk, .mask_at = plain_chunk},
     {.name = "plain_bias", .set = set_bias, .score_at = bias},
     {.name = "blocks", .block = 64},
+    {.name = "kept_blocks", .block = 64, .keeps = true},
     {.name = "blocks_48", .block = 48, .mask = "q >= k || k < prefix", .mask_at = prefix},
     {.name = "blocks_document", .block = 128, .mask = "doc[b, q] == doc[b, k]", .mask_at = document},
 };

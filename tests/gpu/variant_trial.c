@@ -135,6 +135,22 @@ static kjit_status upload_world(struct variant_trial *t, kjit_error *error) {
   return status == KJIT_OK ? upload(t->card, &t->dsinks, w->sinks, heads * 4, error) : status;
 }
 
+/* Make NaN of the K and V that no block with a seen key holds, since blocks have at most 256 keys. */
+static void hide_nan(struct variant_trial *t) {
+  enum { BLOCK = 256 };
+  const struct variant_shape *s = t->shape;
+  const size_t key_elements = (size_t)s->heads_kv * (size_t)s->head_dim;
+  for (int b = 0; b < s->batch; b++)
+    for (int k = 0, last_seen = -BLOCK; k < s->seq_kv + BLOCK; k++) {
+      for (int i = 0; i < s->heads * s->seq_q && k < s->seq_kv && last_seen < k; i++)
+        if (t->one->mask_at(&t->world, (struct variant_place_of){b, i / s->seq_q, i % s->seq_q, k})) last_seen = k;
+      const int far = k - BLOCK; /* all keys so far from it are known */
+      if (far < 0 || last_seen > far - BLOCK) continue;
+      memset(t->k + ((size_t)(b * s->seq_kv) + (size_t)far) * key_elements, 0xff, key_elements * 2);
+      memset(t->v + ((size_t)(b * s->seq_kv) + (size_t)far) * key_elements, 0xff, key_elements * 2);
+    }
+}
+
 static kjit_status make_inputs(struct variant_trial *t, kjit_error *error) {
   const size_t nq = count_q(t), nk = count_k(t);
   t->q = draw(t, nq);
@@ -143,6 +159,7 @@ static kjit_status make_inputs(struct variant_trial *t, kjit_error *error) {
   t->q32 = widened(t, t->q, nq);
   t->k32 = widened(t, t->k, nk);
   t->v32 = widened(t, t->v, nk);
+  if (t->one->hides_nan && t->k32 && t->v32) hide_nan(t);
   t->o = malloc(nq * 2);
   t->lse = malloc(row_count(t) * sizeof *t->lse);
   if (!t->q32 || !t->k32 || !t->v32 || !t->o || !t->lse) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory");
@@ -151,8 +168,6 @@ static kjit_status make_inputs(struct variant_trial *t, kjit_error *error) {
   if (status == KJIT_OK) status = upload(t->card, &t->dv, t->v, nk * 2, error);
   if (status == KJIT_OK) status = card_buffer_create(t->card, &t->d_o, nq * 2, error);
   if (status == KJIT_OK) status = card_buffer_create(t->card, &t->dlse, row_count(t) * 4, error);
-  if (status == KJIT_OK) status = card_poison(t->card, t->d_o, t->card->stream, error);
-  if (status == KJIT_OK) status = card_poison(t->card, t->dlse, t->card->stream, error);
   return status == KJIT_OK ? upload_world(t, error) : status;
 }
 
@@ -276,6 +291,32 @@ static kjit_attention_args arguments(const struct variant_trial *t) {
   return args;
 }
 
+static kjit_status run_call(struct variant_trial *t, const kjit_config *config, const kjit_attention_args *args,
+                            kjit_error *error) {
+  kjit_status status = card_poison(t->card, t->d_o, t->card->stream, error);
+  if (status == KJIT_OK) status = card_poison(t->card, t->dlse, t->card->stream, error);
+  if (status == KJIT_OK) status = kjit_attention_forward(t->runtime, config, args, t->card->stream, error);
+  return status == KJIT_OK ? card_synchronize(t->card, t->card->stream, error) : status;
+}
+
+/* Three calls: the first tells how much memory its blocks take, the second fills it, the third reads it. */
+static kjit_status run_kept(struct variant_trial *t, const kjit_config *config, kjit_attention_args *args,
+                            kjit_error *error) {
+  struct card_buffer memory = {0};
+  kjit_kept_blocks kept = {0};
+  args->kept = &kept;
+  kjit_status status = run_call(t, config, args, error);
+  if (status == KJIT_OK && kept.wanted > 0) status = card_buffer_create(t->card, &memory, kept.wanted, error);
+  kept.data = (void *)(uintptr_t)memory.address;
+  kept.bytes = kept.wanted;
+  for (int i = 0; i < 2 && status == KJIT_OK; i++)
+    status = run_call(t, config, args, error);
+  if (status == KJIT_OK && kept.wanted > 0 && kept.filled_for[0] == 0)
+    status = card_fail(error, KJIT_ERR_INTERNAL, "no blocks were kept");
+  card_buffer_destroy(t->card, &memory);
+  return status;
+}
+
 static kjit_status launch(struct variant_trial *t, const kjit_config *config, kjit_error *error) {
   const struct variant_world *w = &t->world;
   kjit_attention_args args = arguments(t);
@@ -303,8 +344,7 @@ static kjit_status launch(struct variant_trial *t, const kjit_config *config, kj
   args.variant = variant;
   args.scalar_values = all.values;
   args.variant_tensors = all.views;
-  if (status == KJIT_OK) status = kjit_attention_forward(t->runtime, config, &args, t->card->stream, error);
-  if (status == KJIT_OK) status = card_synchronize(t->card, t->card->stream, error);
+  if (status == KJIT_OK) status = t->one->keeps ? run_kept(t, config, &args, error) : run_call(t, config, &args, error);
   kjit_attention_variant_free(variant);
   if (status == KJIT_OK) status = card_read(t->card, t->o, t->d_o.address, count_q(t) * 2, error);
   return status == KJIT_OK ? card_read(t->card, t->lse, t->dlse.address, row_count(t) * 4, error) : status;

@@ -36,6 +36,8 @@ struct variant_case {
   bool (*mask_at)(const struct variant_world *world, struct variant_place_of at);
   int block; /* block lists with blocks of this many queries and keys; 0: none */
   bool causal, sinks;
+  bool keeps;       /* blocks are kept: what is judged is the call behind the one that filled the memory */
+  bool hides_nan;   /* K and V of keys far from all that the mask sees are NaN; without `block` and `causal` */
   double tolerance; /* of the 16-bit reference's error; 0: 2 */
   double lse_tolerance;
   /* Set plain members of the arguments in place of the texts. */

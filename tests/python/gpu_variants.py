@@ -190,6 +190,42 @@ class Variants(unittest.TestCase):
         )
         self.assertLessEqual((out.double() - exact).abs().max().item(), 0.02 * exact.abs().max().item())
 
+    def test_block_mask__that_comes_again_is_right_when_it_is_written_to(self):
+        """On two streams, in a graph, and after another document and another list were written in place."""
+        from torch.nn.attention.flex_attention import BlockMask
+
+        q, k, v = (t.transpose(1, 2).contiguous() for t in inputs(10, batch=1, seq_q=700, seq_kv=700, heads_kv=4))
+        doc = torch.zeros(700, dtype=torch.int32, device=DEVICE)
+        counts = torch.full((1, 1, 6), 6, dtype=torch.int32, device=DEVICE)
+        indices = torch.arange(6, dtype=torch.int32, device=DEVICE).expand(1, 1, 6, 6).contiguous()
+        mask = BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=128, mask_mod=lambda b, h, i, j: doc[i] == doc[j])
+
+        def check():
+            listed = torch.arange(6, device=DEVICE) < counts[0, 0, :, None]
+            exact = variant_reference.attention(
+                q, k, v, layout="bhsd", dtype=torch.float64,
+                mask_mod=lambda b, h, i, j: (doc[i] == doc[j]) & listed[i // 128, j // 128],
+            )  # fmt: skip
+            out = kjit.flex_attention(q, k, v, block_mask=mask)
+            self.assertLessEqual((out.double() - exact).abs().max().item(), 0.02 * exact.abs().max().item())
+
+        for write in (lambda: None, lambda: doc.copy_(torch.arange(700) // 90), lambda: counts[0, 0, 3:].fill_(4)):
+            write()
+            for _ in range(4):
+                check()
+            with torch.cuda.stream(torch.cuda.Stream()):
+                torch.cuda.synchronize()
+                for _ in range(3):
+                    check()
+            torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = kjit.flex_attention(q, k, v, block_mask=mask)
+        doc.copy_(torch.arange(700) // 40)
+        graph.replay()
+        torch.testing.assert_close(out, kjit.flex_attention(q, k, v, block_mask=mask), rtol=0, atol=0)
+        check()
+
 
 @needs_gpu
 class Gradients(unittest.TestCase):

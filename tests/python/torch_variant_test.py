@@ -21,7 +21,7 @@ except ImportError:
 else:
     from torch.nn.attention import flex_attention as flex
 
-    from kjit import _backward, _torch, _torch_variant
+    from kjit import _backward, _kept, _torch, _torch_variant
     from kjit.variant import from_functions, tensor_view
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
@@ -120,6 +120,110 @@ class Calls(OnFakeDevice):
         mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device="cpu")
         out, aux = kjit.flex_attention(q, k, v, block_mask=mask, return_aux=flex.AuxRequest(lse=True))
         self.assertEqual((out.shape, aux.lse.shape), (q.shape, q.shape[:3]))
+
+
+class KeptBlocks(OnFakeDevice):
+    """Blocks that are found for a BlockMask are found once, while nothing that they follow from has changed."""
+
+    def setUp(self):
+        super().setUp()
+        _kept._masks.known.clear()
+        self.q, self.k, self.v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=300, seq_kv=300))
+        self.doc = torch.zeros(300, dtype=torch.int32)
+        self.mask = self.made()
+
+    def made(self):
+        same = lambda b, h, i, j: self.doc[i] == self.doc[j]  # noqa: E731
+        return flex.create_block_mask(same, None, None, 300, 300, device="cpu")
+
+    def kernels(self, mask=None, **options):
+        """How many kernels a call launches: those that find blocks, and attention's own."""
+        before = self.launched()
+        kjit.flex_attention(self.q, self.k, self.v, block_mask=mask or self.mask, **options)
+        return self.launched() - before
+
+    def assert_kept(self, **options):
+        self.assertEqual([self.kernels(**options) for _ in range(4)], [3, 3, 1, 1])
+
+    def test_blocks__are_found_once(self):
+        self.assert_kept()
+
+    def test_blocks__are_found_again_when_what_they_are_found_from_is_written(self):
+        self.assert_kept()
+        for written in (self.doc, self.mask.kv_indices, self.mask.full_kv_num_blocks):
+            written.add_(0)
+            self.assertEqual([self.kernels(), self.kernels()], [3, 1])
+
+    def test_blocks__are_found_again_when_a_tensor_is_another(self):
+        self.assert_kept()
+        self.doc = self.doc.clone()
+        self.assertEqual([self.kernels(), self.kernels()], [3, 1])
+        self.mask.kv_indices = self.mask.kv_indices.clone()
+        self.assertEqual([self.kernels(), self.kernels()], [3, 1])
+
+    def test_blocks__are_those_of_each_mask(self):
+        other = self.made()
+        self.assert_kept()
+        self.assertEqual([self.kernels(other) for _ in range(4)], [3, 3, 1, 1])
+        self.assertEqual([self.kernels(), self.kernels(other)], [1, 1])
+
+    def test_blocks__are_those_of_each_stream(self):
+        self.assert_kept()
+        with mock.patch.object(_torch, "_raw_stream", lambda device: 0x6600), \
+             mock.patch.object(torch.Tensor, "get_device", lambda tensor: 0):  # fmt: skip
+            self.assertEqual(len(_kept._masks.states(self.mask)), 1)
+            state = _kept.state_of(self.mask, "cpu", 0x6600, ())
+        self.assertEqual((len(_kept._masks.states(self.mask)), state[0].item()), (2, 0))
+
+    def test_blocks__of_another_size_are_found_again(self):
+        self.assert_kept()
+        self.q = torch.cat([self.q, self.q])
+        self.k, self.v = torch.cat([self.k, self.k]), torch.cat([self.v, self.v])
+        self.assertEqual(self.kernels(), 3)
+        self.assertEqual(self.kernels(), 1)
+
+    def test_blocks__are_found_anew_where_that_is_asked_for(self):
+        options = {"kernel_options": {"BLOCKS": "anew"}}
+        self.assertEqual([self.kernels(**options) for _ in range(4)], [3, 3, 3, 3])
+
+    def test_blocks__of_tensors_of_inference_mode_are_found_anew(self):
+        with torch.inference_mode():
+            mask = self.made()
+            self.assertEqual([self.kernels(mask) for _ in range(4)], [3, 3, 3, 3])
+
+    def test_blocks__of_the_operator_are_kept_with_its_lists(self):
+        def call(q):
+            return kjit.flex_attention(q, self.k, self.v, block_mask=self.mask)
+
+        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+        compiled(self.q)
+        launches = []
+        for _ in range(3):
+            before = self.launched()
+            compiled(self.q)
+            launches.append(self.launched() - before)
+        self.assertEqual(launches, [3, 1, 1])
+        torch.compiler.reset()
+        del self.mask, compiled, call
+        gc.collect()
+        self.assertEqual(len(_kept._masks.known), 0)
+
+    def test_blocks__without_memory_are_found_anew(self):
+        def refuse(*shape, **options):
+            raise torch.OutOfMemoryError
+
+        with mock.patch.object(torch, "empty", refuse):
+            self.assertEqual([self.kernels() for _ in range(3)], [3, 3, 3])
+        self.assertEqual([self.kernels() for _ in range(2)], [3, 1])
+
+    def test_blocks__go_with_their_mask(self):
+        self.assert_kept()
+        (state,) = _kept._masks.states(self.mask).values()
+        memory = weakref.ref(state.memory)
+        del state, self.mask
+        gc.collect()
+        self.assertIsNone(memory())
+        self.assertEqual(len(_kept._masks.known), 0)
 
 
 def told(args):

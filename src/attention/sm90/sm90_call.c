@@ -77,7 +77,8 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
 
 static void suit(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
                  int32_t *values) {
-  const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_listed,
+  const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_mapped,
+                                           .is_listed = variant->is_listed,
                                            .is_tiled = variant->has_pairs,
                                            .is_staged = variant->has_chunks,
                                            .gathered = variant->gathered,
@@ -296,6 +297,7 @@ static void tiling(const kjit_attention_problem *problem, const struct attention
       .key_rows = config->tile_n,
       .parts = SM90_HAS_PARTS(config->packed, config->consumers, config->tile_n) ? config->consumers : 0,
       .takes_words = as_fits(variant, config, sm90_keep_bytes(config)) > 0,
+      .takes_order = true,
       .batch = (uint32_t)problem->batch};
 }
 

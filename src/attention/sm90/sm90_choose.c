@@ -34,6 +34,7 @@ enum {
   NARROW_STEP = 64,        /* and those up to which short steps cost more than they spare */
   SHORT_KEYS = 256,        /* up to so many are best read in short steps, because all of them wait for the first one */
   SHORT_QUERIES = 512,     /* with so few tiles that those of the end and the diagonal count */
+  LONG_LISTS = 16384,      /* keys from which on lists of heads of 64 columns take three consumers */
   LEAST_ROWS = 8,          /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
@@ -312,8 +313,9 @@ static void suit_gathered(const kjit_attention_problem *problem, const struct st
 }
 
 /* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
- * function that takes the exponent unit twice, because then products and exponents of three alternate. Splits and
- * packed heads stay as they are. */
+ * function that takes the exponent unit twice, because then products and exponents of three alternate. Of lists that
+ * follow from a mask alone three read fewer keys a query up to 64 columns, which pays where tiles are long; a caller's
+ * blocks of 128 queries are visited by whole tiles of two. Splits and packed heads stay as they are. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config) {
   const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
@@ -327,7 +329,9 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   }
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
-  if (needs->is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
+  const bool has_long_lists = problem->head_dim_v <= 64 && problem->seq_kv >= LONG_LISTS;
+  const bool is_narrow = needs->is_narrow || (needs->is_listed && !has_long_lists);
+  if (is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
     consumers = (int32_t)integer_min(consumers, 2);
   else if (needs->is_curved && consumers == 2 && has_three)
     consumers = 3;

@@ -24,7 +24,8 @@ void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_c
 
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
-  bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or has them listed */
+  bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */
+  bool is_listed; /* they are listed, by the caller or by the mask */
   bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
   bool is_staged; /* with is_tiled: they can be copied to shared memory instead */
   int gathered;   /* elements of tensors that its score function loads for each pair, one by one */

@@ -231,6 +231,28 @@ static kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_t b, in
   return tensor;
 }
 
+static void test_attention_variant__tensors_of_a_variant_are_checked(void **state) {
+  struct fixture *f = *state;
+  const kjit_variant_tensor declared = {"doc", KJIT_INT32, 1};
+  const kjit_attention_variant_text text = {
+      .struct_size = sizeof text, .mask = "doc[q] == doc[k]", .tensors = &declared, .tensor_count = 1};
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = causal_args();
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  args.variant = variant;
+  refuse(f, &args, "tensors: must not be NULL");
+  kjit_tensor doc = vector(KJIT_INT32, 1, 1000, 0, 0, 0);
+  args.variant_tensors = &doc;
+  doc.device = 1;
+  refuse(f, &args, "doc: is on device 1, and device 0 reads it");
+  doc.device = 0;
+  doc.dtype = KJIT_FP16;
+  refuse(f, &args, "doc: its dtype is 5, and the variant was made for 3");
+  doc = vector(KJIT_INT32, 2, 10, 100, 0, 0);
+  refuse(f, &args, "doc: has 2 axes, and the variant was made for 1");
+  kjit_attention_variant_free(variant);
+}
+
 static void test_attention_variant__sinks_are_checked(void **state) {
   struct fixture *f = *state;
   kjit_attention_args args = causal_args();
@@ -301,6 +323,7 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__attention_may_begin_before_its_lists_are_made),
       VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
+      VARIANT_TEST(test_attention_variant__tensors_of_a_variant_are_checked),
       VARIANT_TEST(test_attention_variant__sinks_are_checked),
       VARIANT_TEST(test_attention_variant__blocks_that_do_not_cover_are_refused),
       cmocka_unit_test(test_attention_variant__elements_that_are_loaded_one_by_one_are_counted),

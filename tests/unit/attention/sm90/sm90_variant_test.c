@@ -14,6 +14,8 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
     int32_t consumers, tile_n;
   } rows[] = {{64, {.is_narrow = false}, 3, 128},
               {64, {.is_narrow = true}, 2, 128},
+              {64, {.is_listed = true}, 2, 128},
+              {128, {.is_listed = true, .is_curved = true}, 2, 128},
               {64, {.is_tiled = true}, 3, 80},
               {128, {.is_narrow = false}, 2, 128},
               {128, {.is_curved = true}, 3, 80},
@@ -64,8 +66,32 @@ static void test_sm90_suit_variant__o_is_stored_through_q(void **state) {
   assert_int_equal(config.o_chunks, 0);
 }
 
+static int32_t consumers_of_lists(int64_t length, int64_t head_dim, bool is_narrow) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.batch = 1;
+  problem.heads_q = problem.heads_kv = 32;
+  problem.seq_q = problem.seq_kv = length;
+  problem.head_dim = problem.head_dim_v = head_dim;
+  const struct sm90_variant_needs needs = {.is_listed = true, .is_narrow = is_narrow};
+  kjit_attention_sm90_config config;
+  kjit_error error = {0};
+  assert_status(KJIT_OK, sm90_config_choose(&problem, 0, &config, &error), &error);
+  sm90_suit_variant(&problem, &needs, &config);
+  return config.consumers;
+}
+
+static void test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles(void **state) {
+  (void)state;
+  assert_int_equal(3, consumers_of_lists(16384, 64, false));
+  assert_int_equal(2, consumers_of_lists(8192, 64, false));
+  assert_int_equal(2, consumers_of_lists(16384, 128, false));
+  assert_int_equal(2, consumers_of_lists(16384, 64, true)); /* the caller's */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them),
+                                     cmocka_unit_test(test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles),
                                      cmocka_unit_test(test_sm90_suit_variant__o_is_stored_through_q)};
   return cmocka_run_group_tests_name("sm90_variant", tests, NULL, NULL);
 }
