@@ -313,6 +313,7 @@ static kjit_status run_kept(struct variant_trial *t, const kjit_config *config, 
     status = run_call(t, config, args, error);
   if (status == KJIT_OK && kept.wanted > 0 && kept.filled_for[0] == 0)
     status = card_fail(error, KJIT_ERR_INTERNAL, "no blocks were kept");
+  args->kept = NULL;
   card_buffer_destroy(t->card, &memory);
   return status;
 }
