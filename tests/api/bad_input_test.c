@@ -4,10 +4,14 @@
 
 #include <stdbool.h>
 
+static bool begins_with(const char *message, const char *begin) {
+  return message && strncmp(message, begin, strlen(begin)) == 0;
+}
+
 #define REFUSES(what, call)                                                                                            \
   do {                                                                                                                 \
     assert_status(KJIT_ERR_INVALID_ARG, (call), &f->error);                                                            \
-    assert_int_equal(0, strncmp(f->error.message, what ": must ", strlen(what ": must ")));                            \
+    assert_true(begins_with(f->error.message, what ": must "));                                                        \
   } while (0)
 
 static void test_attention__of_nothing_is_refused_by_name(void **state) {
@@ -213,9 +217,9 @@ static void test_request__counts_beyond_their_bounds_are_refused_by_name(void **
       memcpy((char *)&request + rows[i].count, &count, sizeof count);
       if (is_missing) memset((char *)&request + rows[i].array, 0, sizeof(void *));
       assert_status(KJIT_ERR_INVALID_ARG, build(f, &request), &f->error);
-      assert_int_equal(0, strncmp(f->error.message, rows[i].name, strlen(rows[i].name)));
+      assert_true(begins_with(f->error.message, rows[i].name));
       assert_status(KJIT_ERR_INVALID_ARG, create_program(f, &request), &f->error);
-      assert_int_equal(0, strncmp(f->error.message, rows[i].name, strlen(rows[i].name)));
+      assert_true(begins_with(f->error.message, rows[i].name));
     }
   }
 }
