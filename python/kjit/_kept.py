@@ -8,8 +8,7 @@ mask and stream. The first call finds its blocks as any other; the second fills 
    address as it takes those of tensors.
 2. Sizes, numbers and addresses are compared by the library. What lies at the addresses is the same where the tensors
    are the same objects, to which the state refers weakly, and their versions, which PyTorch counts, say that nobody
-   wrote to them.
-   Tensors without such a counter, those made in inference mode, are taken for written at each call.
+   wrote to them. Tensors without such a counter, those made in inference mode, are taken for written at each call.
 
 Threads: each has its own states.
 """

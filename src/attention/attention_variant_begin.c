@@ -1,7 +1,7 @@
 /* The launches in front of a variant's attention kernel: attention_variant_begin() and _end().
  *
  * 1. The blocks lie in memory that belongs to the stream or, where the caller gave some that is enough, in the
- * caller's, in which case a key of all that they depend on is kept beside it.
+ *    caller's, in which case a key of all that they depend on is kept beside it.
  * 2. Where that key is the call's, the blocks are there, and nothing is launched. Else the map is made of the caller's
  *    lists, then the lists. Each may be a programmatic dependent of the one before, and so may the attention kernel.
  *
