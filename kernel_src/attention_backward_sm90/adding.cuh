@@ -60,6 +60,8 @@ private:
     return false;
   }
 
+  // The release covers what the bulk copies wrote, because their completion is followed by an implicit fence between
+  // the proxies (PTX ISA, "Async proxy").
   KJIT_DEVICE static void pass_on(int *turn) {
     cp_async_bulk_wait_group<0>();
     red_release_add(turn, 1);
