@@ -2,24 +2,7 @@
  * compiler: when kernels that find blocks are launched, and where they write. */
 #include <kjit/attention_variant.h>
 
-#include "attention_variant/list_params.h"
-#include "unit/attention/attention_fixture.h"
-
-static int variant_setup(void **state) {
-  const int result = setup(state);
-  fake_driver.parameter_bytes = sizeof(struct attention_sm90_variant_params);
-  fake_driver.other_kernel.name = "attention_block_list";
-  fake_driver.other_kernel.parameter_bytes = sizeof(struct attention_block_list_params);
-  return result;
-}
-
-#define VARIANT_TEST(test) cmocka_unit_test_setup_teardown(test, variant_setup, fixture_teardown)
-
-static const struct attention_sm90_variant_params *launched_variant(void) {
-  static struct attention_sm90_variant_params params;
-  memcpy(&params, fake_driver.launch.args, sizeof params);
-  return &params;
-}
+#include "unit/attention/variant_fixture.h"
 
 static const char *const listed_entries[] = {"attention_block_list", "attention_sm90", NULL};
 

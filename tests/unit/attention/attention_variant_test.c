@@ -4,23 +4,7 @@
 #include <math.h>
 
 #include "attention/attention_variant_call.h"
-#include "unit/attention/attention_fixture.h"
-
-static int variant_setup(void **state) {
-  const int result = setup(state);
-  fake_driver.parameter_bytes = sizeof(struct attention_sm90_variant_params);
-  fake_driver.other_kernel.name = "attention_block_list";
-  fake_driver.other_kernel.parameter_bytes = sizeof(struct attention_block_list_params);
-  return result;
-}
-
-#define VARIANT_TEST(test) cmocka_unit_test_setup_teardown(test, variant_setup, fixture_teardown)
-
-static const struct attention_sm90_variant_params *launched_variant(void) {
-  static struct attention_sm90_variant_params params;
-  memcpy(&params, fake_driver.launch.args, sizeof params);
-  return &params;
-}
+#include "unit/attention/variant_fixture.h"
 
 static uint64_t builds(struct fixture *f) {
   kjit_runtime_stats stats = {.struct_size = sizeof stats};

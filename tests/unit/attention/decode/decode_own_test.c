@@ -3,21 +3,7 @@
 #include "attention/decode/decode_choose.h"
 #include "attention/decode/decode_own.h"
 #include "support/test.h"
-
-static const struct decode_card h200 = {132, 4000000}, h100 = {132, 2793333};
-
-static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
-                                         int64_t seq_kv, int64_t head_dim) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = KJIT_BF16;
-  problem.batch = batch;
-  problem.heads_q = heads_q;
-  problem.heads_kv = heads_kv;
-  problem.seq_q = seq_q;
-  problem.seq_kv = seq_kv;
-  problem.head_dim = problem.head_dim_v = head_dim;
-  return problem;
-}
+#include "unit/attention/decode/decode_problem.h"
 
 static bool is_own(const kjit_attention_problem *problem, const struct decode_card *card) {
   kjit_error error = {0};

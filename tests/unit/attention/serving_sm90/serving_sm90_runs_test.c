@@ -3,34 +3,18 @@
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "base/error.h"
 #include "support/test.h"
-
-static const struct family_place hopper = {.arch = "sm_90a", .sm_count = 132, .shared_per_block = 232448};
+#include "unit/attention/serving_sm90/serving_problem.h"
 
 /* Sixteen sequences of eight key heads that decode: 128 tiles. */
 static struct serving_problem many_tiles(void) {
-  return (struct serving_problem){.dtype = KJIT_BF16,
-                                  .head_dim = 128,
-                                  .head_dim_v = 128,
-                                  .heads_kv = 8,
-                                  .group = 4,
-                                  .packed_rows = 4,
-                                  .batch = 16,
-                                  .rows = 16,
-                                  .page_size = 64,
-                                  .is_plain = true,
-                                  .is_simple = true};
-}
-
-static struct serving_choice choose(const struct serving_problem *problem) {
-  struct serving_choice choice = {0};
-  kjit_error error;
-  error_clear(&error);
-  assert_status(KJIT_OK, serving_choose(problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
-  return choice;
+  struct serving_problem problem = decoding();
+  problem.page_size = 64;
+  problem.is_simple = true;
+  return problem;
 }
 
 static bool has_runs(const struct serving_problem *problem) {
-  const struct serving_choice choice = choose(problem);
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
   return choice.family == &serving_sm90_serving_family && serving_sm90_view(choice.values)->runs;
 }
 
@@ -48,7 +32,7 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   assert_true(has_runs(&problem));
   problem.page_size = 0;
   problem.packed_rows = problem.group;
-  assert_false(serving_sm90_appends(serving_sm90_view(choose(&problem).values)));
+  assert_false(serving_sm90_appends(serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)));
   problem.batch = 116;
   assert_false(has_runs(&problem));
   problem.heads_kv = 1;
@@ -91,7 +75,7 @@ static void test_serving_sm90_runs__are_for_some_tiles_of_128_rows(void **state)
 
 static void test_serving_sm90_runs__configs_are_legal_or_named(void **state) {
   struct serving_problem problem = many_tiles();
-  struct serving_choice choice = choose(&problem);
+  struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
   struct serving_sm90_config config = *serving_sm90_view(choice.values);
   const struct kjit_family *family = &serving_sm90_family;
   kjit_error error;
