@@ -196,15 +196,18 @@ def _float_text(value: float) -> str:
     return text if value >= 0 and text[0] != "-" else f"({text})"
 
 
-def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    reversed_sign = "r" + sign
+def _operator(does: str, write: Callable[[Scalar, Any], Any]) -> Callable[[Scalar, Any], Any]:
+    """An operator of a traced number and something else, whose steps are told by `does`.
 
-    def forward(self: Scalar, other: Any) -> Any:
+    write: makes the step's text, where it is not the last trace's again.
+    """
+
+    def operate(self: Scalar, other: Any) -> Any:
         tracer = self.tracer
         at = tracer.at
         if at < len(tracer.steps):
-            does, first, second, result = tracer.steps[at]
-            if does is sign and first is self:
+            known, first, second, result = tracer.steps[at]
+            if known is does and first is self:
                 if second is other:
                     tracer.at = at + 1
                     return result
@@ -212,6 +215,16 @@ def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
                     tracer.at = at + 1
                     tracer.values.append(other)
                     return result
+        return write(self, other)
+
+    return operate
+
+
+def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    reversed_sign = "r" + sign
+
+    def write_forward(self: Scalar, other: Any) -> Any:
+        tracer = self.tracer
         if type(other) is Scalar:
             return tracer.value(f"{self.name} {sign} {other.name}", sign, self, other)
         if not is_operand(other):
@@ -219,25 +232,13 @@ def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         text = tracer.operand(sign, other)
         return tracer.value(f"{self.name} {sign} {text}", *_told(sign, self, other, text))
 
-    def reverse(self: Scalar, other: Any) -> Any:
-        tracer = self.tracer
-        at = tracer.at
-        if at < len(tracer.steps):
-            does, first, second, result = tracer.steps[at]
-            if does is reversed_sign and first is self:
-                if second is other:
-                    tracer.at = at + 1
-                    return result
-                if second is _FREE_NUMBERS.get(type(other)) and _is_free(other):
-                    tracer.at = at + 1
-                    tracer.values.append(other)
-                    return result
+    def write_reverse(self: Scalar, other: Any) -> Any:
         if not is_operand(other):
             return NotImplemented
-        text = tracer.operand(sign, other)
-        return tracer.value(f"{text} {sign} {self.name}", *_told(reversed_sign, self, other, text))
+        text = self.tracer.operand(sign, other)
+        return self.tracer.value(f"{text} {sign} {self.name}", *_told(reversed_sign, self, other, text))
 
-    return forward, reverse
+    return _operator(sign, write_forward), _operator(reversed_sign, write_reverse)
 
 
 def _told(does: str, first: Scalar, other: Any, text: str) -> tuple[Any, Any, Any]:
