@@ -40,6 +40,15 @@ static inline kjit_map_promotion tensor_box_promotion(const kjit_tensor *tensor,
                                   tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS), most);
 }
 
+/* The same where the tiles of neighbouring heads are read at about the same time: of rows that lie side by side with
+ * those of other heads, what is fetched beside them is then asked for soon, a line at a time. */
+static inline kjit_map_promotion tensor_box_shared_promotion(const kjit_tensor *tensor, kjit_map_promotion most) {
+  const kjit_map_promotion alone = tensor_box_promotion(tensor, most);
+  const uint64_t row = (uint64_t)tensor->shape[TENSOR_BOX_HEAD_DIM] * TENSOR_BOX_ELEMENT_BYTES;
+  const bool is_beside = tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS) == row;
+  return alone == KJIT_MAP_PROMOTION_NONE && is_beside ? KJIT_MAP_PROMOTION_128B : alone;
+}
+
 /* The map over (head_dim, seq, heads, batch), innermost axis first, in boxes of `rows` rows of one head. */
 static inline struct runtime_tensor tensor_box_describe(const kjit_tensor *tensor, int32_t rows,
                                                         kjit_map_promotion most) {

@@ -102,7 +102,7 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 static struct runtime_tensor describe(const kjit_tensor *tensor, const kjit_attention_decode_sm90_config *config,
                                       bool shares_lines) {
   struct runtime_tensor box = tensor_box_describe(tensor, config->tile_n, KJIT_MAP_PROMOTION_128B);
-  if (shares_lines) box.promotion = KJIT_MAP_PROMOTION_128B;
+  if (shares_lines) box.promotion = tensor_box_shared_promotion(tensor, KJIT_MAP_PROMOTION_128B);
   return box;
 }
 

@@ -96,7 +96,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
                            const kjit_device_info *device, kjit_error *error) {
   struct short_call *call = user;
   const kjit_attention_short_sm90_config *config = short_config_view(launch->values);
-  const struct sm90_boxes boxes = {1, config->tile_n, KJIT_MAP_PROMOTION_128B};
+  const struct sm90_boxes boxes = {1, config->tile_n, KJIT_MAP_PROMOTION_128B, false};
   struct recent *maps = runtime_slot_get(runtime, &slot);
   if (!maps) return error_no_memory(error);
   const kjit_status status =

@@ -26,6 +26,7 @@
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
+#include "family/config.h"
 #include "runtime/runtime_internal.h"
 
 /* What the family keeps in a runtime. */
@@ -124,6 +125,15 @@ static int64_t count_section(const kjit_attention_problem *problem, const struct
   return sm90_tiles_section(tiles, &at_once, device->multiprocessors, device->l2_bytes);
 }
 
+static bool shares_lines(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                         const struct attention_variant_launch *variant, const kjit_device_info *device) {
+  if (variant || (config->head_dim % SM90_CHUNK_COLUMNS == 0 && config->head_dim_v % SM90_CHUNK_COLUMNS == 0))
+    return false;
+  const struct family_place place = family_place_of_device(device);
+  const struct sm90_card card = sm90_card_of(place.sm_count, &place.figures);
+  return sm90_shares_lines(problem, &card, config);
+}
+
 static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
                  int64_t section, struct attention_sm90_params *params) {
   const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
@@ -185,7 +195,8 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   const kjit_attention_sm90_config *config = sm90_config_view(launch->values);
   struct state *state = runtime_slot_get(runtime, &slot);
   if (!state) return error_no_memory(error);
-  const struct sm90_boxes boxes = {config->packed, config->tile_n, KJIT_MAP_PROMOTION_256B};
+  const struct sm90_boxes boxes = {config->packed, config->tile_n, KJIT_MAP_PROMOTION_256B,
+                                   shares_lines(problem, config, launch->variant, device)};
   const kjit_status status = sm90_maps_get(state->maps, runtime, args, &boxes,
                                            (struct attention_tensor_map *)&call->params.base, launch->is_again, error);
   if (status != KJIT_OK) return status;

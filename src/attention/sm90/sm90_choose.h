@@ -22,6 +22,11 @@ void sm90_keep_output(const kjit_attention_problem *problem, const struct sm90_c
 void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,
                       kjit_attention_sm90_config *config);
 
+/* Is it so that tiles which read keys alone ask L2 for what lies beside rows that are no whole lines soon after it was
+ * fetched for the tiles of neighbouring heads? */
+bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
+                       const kjit_attention_sm90_config *config);
+
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */

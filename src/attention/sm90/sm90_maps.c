@@ -42,6 +42,18 @@ struct recent *sm90_maps_create(const struct mem *mem) {
   return recent_create(mem, PLACES, sizeof(struct key), MAPS_BYTES);
 }
 
+static kjit_map_promotion promotion_of(const kjit_tensor *tensor, const struct sm90_boxes *boxes) {
+  return boxes->shares_lines ? tensor_box_shared_promotion(tensor, boxes->promotion)
+                             : tensor_box_promotion(tensor, boxes->promotion);
+}
+
+/* Describe rows of one head. */
+static struct runtime_tensor describe_head(const kjit_tensor *tensor, int32_t rows, const struct sm90_boxes *boxes) {
+  struct runtime_tensor box = tensor_box_describe(tensor, rows, boxes->promotion);
+  box.promotion = promotion_of(tensor, boxes);
+  return box;
+}
+
 /* Describe Q or O with its heads grouped by the key head that they share: (head_dim, heads of a group, seq, groups,
  * batch). A box that reaches past a group's last head reads zeros there. */
 static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups,
@@ -57,12 +69,12 @@ static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t 
       .box = {(uint32_t)boxes->packed, (uint32_t)(SM90_GROUP_ROWS / boxes->packed)},
       .rank = 5,
       .dtype = tensor->dtype,
-      .promotion = tensor_box_promotion(tensor, boxes->promotion)};
+      .promotion = promotion_of(tensor, boxes)};
 }
 
 static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,
                                            const struct sm90_boxes *boxes) {
-  if (boxes->packed == 1) return tensor_box_describe(tensor, SM90_GROUP_ROWS, boxes->promotion);
+  if (boxes->packed == 1) return describe_head(tensor, SM90_GROUP_ROWS, boxes);
   return describe_packed(tensor, keys->shape[HEADS], boxes);
 }
 
@@ -94,9 +106,8 @@ static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args
 kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kjit_attention_args *args,
                           const struct sm90_boxes *boxes, struct attention_tensor_map maps[TENSORS], bool *is_again,
                           kjit_error *error) {
-  const struct key key = {
-      {describe_rows(&args->q, &args->k, boxes), tensor_box_describe(&args->k, boxes->key_rows, boxes->promotion),
-       tensor_box_describe(&args->v, boxes->key_rows, boxes->promotion), describe_rows(&args->o, &args->k, boxes)}};
+  const struct key key = {{describe_rows(&args->q, &args->k, boxes), describe_head(&args->k, boxes->key_rows, boxes),
+                           describe_head(&args->v, boxes->key_rows, boxes), describe_rows(&args->o, &args->k, boxes)}};
   const bool found = recent_get(known, &key, maps);
   if (is_again) *is_again = found;
   if (found) return KJIT_OK;

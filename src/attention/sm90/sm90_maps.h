@@ -20,7 +20,8 @@ enum { SM90_MAPS = 4 }; /* of q, k, v and o, in this order */
 struct sm90_boxes {
   int32_t packed;               /* query heads in the 64 rows of a box of q or o */
   int32_t key_rows;             /* rows of a box of k or v */
-  kjit_map_promotion promotion; /* how many bytes L2 fetches at a time */
+  kjit_map_promotion promotion; /* how many bytes L2 fetches at a time                                           */
+  bool shares_lines;            /* tiles of neighbouring heads are read at about the same time: tensor_box.h     */
 };
 
 /* Put the maps of checked arguments into `maps`. KJIT_ERR_UNSUPPORTED names the tensor that TMA cannot address.

@@ -37,10 +37,21 @@ static void test_tensor_box__rows_side_by_side_are_fetched_with_the_next(void **
   assert_int_equal(promotion_of(80, 0, true), KJIT_MAP_PROMOTION_128B);
 }
 
+static void test_tensor_box__rows_beside_those_of_other_heads_are_shared(void **state) {
+  (void)state;
+  const kjit_tensor beside = tensor_of(80, 0, false), padded = tensor_of(96, 128, false),
+                    whole = tensor_of(64, 0, false);
+  const kjit_map_promotion most = KJIT_MAP_PROMOTION_256B;
+  assert_int_equal(tensor_box_shared_promotion(&beside, most), KJIT_MAP_PROMOTION_128B);
+  assert_int_equal(tensor_box_shared_promotion(&padded, most), KJIT_MAP_PROMOTION_NONE);
+  assert_int_equal(tensor_box_shared_promotion(&whole, most), KJIT_MAP_PROMOTION_256B);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tensor_box__rows_of_whole_lines_are_fetched_with_what_is_beside_them),
       cmocka_unit_test(test_tensor_box__rows_of_other_sizes_that_lie_apart_are_fetched_alone),
+      cmocka_unit_test(test_tensor_box__rows_beside_those_of_other_heads_are_shared),
       cmocka_unit_test(test_tensor_box__rows_side_by_side_are_fetched_with_the_next),
   };
   return cmocka_run_group_tests_name("tensor_box", tests, NULL, NULL);

@@ -89,6 +89,26 @@ static void test_sm90_limit_bytes__other_tiles_are_left_alone(void **state) {
   assert_int_equal(chosen_on(&narrow, H200_GB_S).stages, 4);
 }
 
+static bool shares_on(const kjit_attention_problem *problem, uint32_t memory_gb_s) {
+  const struct family_figures figures = {.memory_gb_s = memory_gb_s};
+  const struct sm90_card card = sm90_card_of(132, &figures);
+  const kjit_attention_sm90_config config = chosen_on(problem, memory_gb_s);
+  return sm90_shares_lines(problem, &card, &config);
+}
+
+/* Lines of neighbouring heads are shared by tiles that memory bounds, where it is slow; not by those that share keys,
+ * nor in short launches. */
+static void test_sm90_shares_lines__tiles_that_slow_memory_bounds_do(void **state) {
+  (void)state;
+  const kjit_attention_problem one_round = few_rows(2, 48, 20, 6000, 96), rounds = few_rows(6, 40, 40, 2000, 96);
+  const kjit_attention_problem shared = few_rows(2, 48, 200, 6000, 96), few_keys = few_rows(2, 48, 20, 800, 96);
+  assert_true(shares_on(&one_round, H100_GB_S));
+  assert_true(shares_on(&rounds, H100_GB_S));
+  assert_false(shares_on(&one_round, H200_GB_S));
+  assert_false(shares_on(&shared, H100_GB_S));
+  assert_false(shares_on(&few_keys, H100_GB_S));
+}
+
 /* Little more than half of the multiprocessors read all that memory gives; with few keys, merging costs more. */
 static void test_sm90_tiles_parts__tiles_that_read_alone_are_whole(void **state) {
   (void)state;
@@ -116,6 +136,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_limit_bytes__steps_are_those_that_were_fastest),
       cmocka_unit_test(test_sm90_limit_bytes__more_tiles_take_no_longer_steps),
       cmocka_unit_test(test_sm90_limit_bytes__other_tiles_are_left_alone),
+      cmocka_unit_test(test_sm90_shares_lines__tiles_that_slow_memory_bounds_do),
       cmocka_unit_test(test_sm90_tiles_parts__tiles_that_read_alone_are_whole),
       cmocka_unit_test(test_sm90_choose__short_steps_of_two_consumers_are_compared),
   };
