@@ -82,9 +82,8 @@ static kjit_status make_image(const struct builder_call *call, const struct comp
   entry.symbols = text_of(*message || !result->symbols ? "" : result->symbols, SYMBOLS_MAX_BYTES);
   entry.cubin = result->cubin;
   entry.cubin_bytes = *message ? 0 : result->cubin_bytes;
-  entry.figures =
-      (struct entry_figures){result->registers,    result->spill_bytes, result->local_bytes,
-                             result->shared_bytes, result->max_threads, (uint64_t)(result->compile_ms * 1e6)};
+  entry.figures = (struct entry_figures){result->registers,    result->spill_bytes, result->local_bytes,
+                                         result->shared_bytes, result->max_threads, result->compile_ns};
   image->bytes = entry_image_bytes(&entry);
   if (!image->bytes)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "kernel %s: cubin larger than 128 MiB", request->entry);
