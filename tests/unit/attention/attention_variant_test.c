@@ -1,6 +1,7 @@
 /* kjit_attention_forward() with a variant, over a fake driver and compiler: what is compiled, what reaches the driver,
  * and what is refused. */
 #include <kjit/attention_variant.h>
+#include <kjit/record.h>
 #include <math.h>
 
 #include "attention/attention_variant_call.h"
@@ -266,6 +267,45 @@ static void test_attention_variant__blocks_that_do_not_cover_are_refused(void **
   refuse(f, &args, "blocks.query_rows is 0");
 }
 
+/* Each line of what was recorded leads to a request of its sources, which makes the key of the kernel that is here. */
+static void assert_recorded_are_resident(struct fixture *f, const char *manifest, int expected) {
+  char line[4096], path[TEMP_PATH_BYTES];
+  FILE *const file = fopen(manifest, "r");
+  int lines = 0;
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    kjit_artifact *artifact = NULL;
+    char *const arch = line + strcspn(line, " ") + 1;
+    lines++;
+    arch[-1] = '\0';
+    arch[strcspn(arch, " ")] = '\0';
+    temp_folder_path(&f->folder, line, path);
+    assert_status(KJIT_OK, kjit_recorded_build(f->runtime, path, arch, KJIT_BUILD_RESIDENT_ONLY, &artifact, &f->error),
+                  &f->error);
+    kjit_artifact_release(artifact);
+  }
+  fclose(file);
+  assert_int_equal(lines, expected);
+}
+
+static void test_attention_variant__kernels_are_recorded_with_their_sources(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_block_map", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  char manifest[TEMP_PATH_BYTES];
+  kjit_attention_args args = causal_args();
+  const kjit_block_lists blocks = {.counts = vector(KJIT_INT32, 3, 1, 1, 8, 0),
+                                   .indices = vector(KJIT_INT32, 4, 1, 1, 8, 6),
+                                   .query_rows = 128,
+                                   .key_rows = 128};
+  fake_nvrtc.entries = entries;
+  temp_folder_path(&f->folder, "app.manifest", manifest);
+  assert_status(KJIT_OK, kjit_runtime_record(f->runtime, manifest, &f->error), &f->error);
+  args.blocks = &blocks;
+  forward(f, &args, NULL);
+  assert_int_equal(builds(f), 3);
+  assert_recorded_are_resident(f, manifest, 3);
+}
+
 /* How many elements a score function loads one by one, of a matrix of a dtype with a row of `columns`. */
 static int gathered_by(const char *score, int32_t dtype, int64_t columns) {
   const kjit_variant_tensor declared[] = {{"matrix", dtype, 2}, {"factor", KJIT_FP32, 1}};
@@ -310,6 +350,7 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__tensors_of_a_variant_are_checked),
       VARIANT_TEST(test_attention_variant__sinks_are_checked),
       VARIANT_TEST(test_attention_variant__blocks_that_do_not_cover_are_refused),
+      VARIANT_TEST(test_attention_variant__kernels_are_recorded_with_their_sources),
       cmocka_unit_test(test_attention_variant__elements_that_are_loaded_one_by_one_are_counted),
   };
   return cmocka_run_group_tests_name("attention variants", tests, NULL, NULL);
