@@ -325,10 +325,11 @@ static kjit_status cannot_compile(const struct builder_call *call, kjit_status s
     return error_set(error, status,
                      "kernel %.60s for %s: a bundle has it but is refused: %.200s; nor can it be compiled here: %.130s",
                      request->entry, request->target.name, call->refusal.message, why);
-  return error_set(error, status,
-                   "kernel %.60s for %s is in no bundle and no cache (%.90s): add it where NVRTC is, with 'kjit bundle "
-                   "create' or 'kjit warm'; it cannot be compiled here: %.240s",
-                   request->entry, request->target.name, request->label, why);
+  return error_set(
+      error, status,
+      "kernel %.60s for %s is in no bundle and no cache (%.160s%s): add it where NVRTC is, with 'kjit bundle "
+      "create' or 'kjit warm'; it cannot be compiled here: %.240s",
+      request->entry, request->target.name, request->label, strlen(request->label) > 160 ? "…" : "", why);
 }
 
 /* The error when the key was made without a compiler, because none was found. */
