@@ -331,6 +331,21 @@ class Traced(unittest.TestCase):
         q, k = torch.zeros(1, 4, 8, 64), torch.zeros(1, 2, 8, 64)
         with self.assertRaisesRegex(ValueError, "enable_gqa"):
             kjit.flex_attention(q, k, k)
+        with self.assertRaisesRegex(ValueError, "BLOCKS is 'x': must be 'mask' or 'anew'"):
+            kjit.flex_attention(q, q, q, kernel_options={"BLOCKS": "x"})
+
+    def test_members__of_other_types_are_named(self):
+        q = torch.zeros(1, 8, 4, 64, dtype=torch.bfloat16)
+        for why, options in {
+            "window is 5: must be .left, right.": {"window": 5},
+            "window is 'x': must be .left, right.": {"window": "x"},
+            "sinks is a list: must be a PyTorch tensor": {"sinks": [0.0] * 4},
+            "bias is a float: must be": {"bias": 1.0},
+            "tensors.'t'. is a list: must be a tensor": {"mask": "t[q] > 0", "tensors": {"t": [1]}},
+            "scale is 'x': must be a number": {"scale": "x"},
+        }.items():
+            with self.assertRaisesRegex(TypeError, why):
+                kjit.attention(q, q, q, **options)
 
 
 class Examples(unittest.TestCase):
