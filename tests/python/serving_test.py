@@ -190,7 +190,7 @@ class Serving(unittest.TestCase):
         new = {"k": on_device(torch.zeros(4, 1, 2, 64).half()), "v": on_device(torch.zeros(4, 1, 2, 64).half())}
         turn = on_device(torch.zeros(16, 16).half())
         for why, options in {
-            "seqused_k.shape.0. is 3: must be at least 4, the 4 sequences": {"cache_seqlens": good["cache_seqlens"][:3]},
+            "seqused_k.shape.0. is 3: must be at least 4, the 4": {"cache_seqlens": good["cache_seqlens"][:3]},
             "page_table.shape.0. is 2: must be at least 4": {"page_table": good["page_table"][:2]},
             "leftpad_k.shape.0. is 1": {"cache_leftpad": good["cache_seqlens"][:1]},
             "rotary_cos is torch.float32: must be q's type": {**new, "rotary_cos": turn.float(), "rotary_sin": turn},
