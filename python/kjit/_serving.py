@@ -195,6 +195,9 @@ class _Call:
         out, lse: as they are made for this call, where they are."""
         *_, schedule, own = given
         if schedule is not None:
+            _require_device("scheduler_metadata", schedule, given[0])
+            if not schedule.is_contiguous():
+                raise ValueError("scheduler_metadata must be contiguous")
             self.args.schedule_bytes = schedule.numel() * schedule.element_size()
         # A kjit_tensor begins with its address.
         places = tuple([0 if tensor is None else self._place(name) for name, tensor in zip(self.names, given)])
