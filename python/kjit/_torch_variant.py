@@ -64,7 +64,7 @@ class _Prepared:
             self.scalars = (ctypes.c_int32 * max(1, len(bound.values)))()
             args.scalar_values = ctypes.cast(self.scalars, _int32_pointer)
             if bound.values:
-                numbers = _prepared.Numbers(self.scalars, bound.variant.packing)
+                numbers = _prepared.Numbers(self.scalars, bound.variant._packer)
             own = (_abi.kjit_tensor * max(1, count))(*views[:count])
             args.variant_tensors = ctypes.cast(own, ctypes.POINTER(_abi.kjit_tensor))
             views[:count] = [own[i] for i in range(count)]

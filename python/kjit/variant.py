@@ -45,7 +45,7 @@ class Variant:
     scalars: {name: "int32" or "fp32"}; tensors: {name: (dtype, rank)}, dtypes by PyTorch's numbers.
     """
 
-    __slots__ = ("_handle", "packing", "scalars", "tensors", "score", "mask", "__weakref__")
+    __slots__ = ("_handle", "_packer", "scalars", "tensors", "score", "mask", "__weakref__")
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Variant:
         self.scalars, self.tensors = dict(pairs_of("scalars", scalars)), dict(pairs_of("tensors", tensors))
         declared: Any = (_abi.kjit_variant_scalar * max(1, len(self.scalars)))(*map(_scalar, self.scalars.items()))
         views: Any = (_abi.kjit_variant_tensor * max(1, len(self.tensors)))(*map(_tensor, self.tensors.items()))
-        self.packing = Scalars(self.scalars)
+        self._packer = Scalars(self.scalars)
         text = _abi.kjit_attention_variant_text(
             struct_size=ctypes.sizeof(_abi.kjit_attention_variant_text),
             score=text_or_none("score", score),
@@ -83,7 +83,7 @@ class Variant:
 
     def pack(self, buffer: Any, values: Sequence[Number]) -> None:
         """Write the values of the scalars into a buffer of int32."""
-        self.packing.write(buffer, values)
+        self._packer.write(buffer, values)
 
     def _text(self, function: Any) -> str:
         needed = ctypes.c_size_t()

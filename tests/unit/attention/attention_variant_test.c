@@ -238,35 +238,6 @@ static void test_attention_variant__tensors_of_a_variant_are_checked(void **stat
   kjit_attention_variant_free(variant);
 }
 
-static void test_attention_variant__sinks_are_checked(void **state) {
-  struct fixture *f = *state;
-  kjit_attention_args args = causal_args();
-  kjit_tensor sinks = vector(KJIT_BF16, 1, 6, 0, 0, 0);
-  args.sinks = &sinks;
-  refuse(f, &args, "sinks.dtype");
-  sinks = vector(KJIT_FP32, 1, 5, 0, 0, 0);
-  refuse(f, &args, "sinks.shape[0] (heads) is 5");
-  sinks = vector(KJIT_FP32, 1, 6, 0, 0, 0);
-  forward(f, &args, NULL);
-  assert_ptr_equal(launched_variant()->variant.sinks, address(9));
-}
-
-static void test_attention_variant__blocks_that_do_not_cover_are_refused(void **state) {
-  struct fixture *f = *state;
-  kjit_attention_args args = causal_args();
-  kjit_block_lists blocks = {.counts = vector(KJIT_INT32, 3, 1, 1, 8, 0),
-                             .indices = vector(KJIT_INT32, 4, 1, 1, 8, 5),
-                             .query_rows = 128,
-                             .key_rows = 128};
-  args.blocks = &blocks;
-  refuse(f, &args, "must be at least 6, to cover 700");
-  blocks.indices = vector(KJIT_INT32, 4, 1, 2, 8, 6);
-  refuse(f, &args, "blocks.indices.shape[1] (heads) is 2");
-  blocks.indices = vector(KJIT_INT32, 4, 1, 1, 8, 6);
-  blocks.query_rows = 0;
-  refuse(f, &args, "blocks.query_rows is 0");
-}
-
 /* Each line of what was recorded leads to a request of its sources, which makes the key of the kernel that is here. */
 static void assert_recorded_are_resident(struct fixture *f, const char *manifest, int expected) {
   char line[4096], path[TEMP_PATH_BYTES];
@@ -304,6 +275,35 @@ static void test_attention_variant__kernels_are_recorded_with_their_sources(void
   forward(f, &args, NULL);
   assert_int_equal(builds(f), 3);
   assert_recorded_are_resident(f, manifest, 3);
+}
+
+static void test_attention_variant__sinks_are_checked(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = causal_args();
+  kjit_tensor sinks = vector(KJIT_BF16, 1, 6, 0, 0, 0);
+  args.sinks = &sinks;
+  refuse(f, &args, "sinks.dtype");
+  sinks = vector(KJIT_FP32, 1, 5, 0, 0, 0);
+  refuse(f, &args, "sinks.shape[0] (heads) is 5");
+  sinks = vector(KJIT_FP32, 1, 6, 0, 0, 0);
+  forward(f, &args, NULL);
+  assert_ptr_equal(launched_variant()->variant.sinks, address(9));
+}
+
+static void test_attention_variant__blocks_that_do_not_cover_are_refused(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = causal_args();
+  kjit_block_lists blocks = {.counts = vector(KJIT_INT32, 3, 1, 1, 8, 0),
+                             .indices = vector(KJIT_INT32, 4, 1, 1, 8, 5),
+                             .query_rows = 128,
+                             .key_rows = 128};
+  args.blocks = &blocks;
+  refuse(f, &args, "must be at least 6, to cover 700");
+  blocks.indices = vector(KJIT_INT32, 4, 1, 2, 8, 6);
+  refuse(f, &args, "blocks.indices.shape[1] (heads) is 2");
+  blocks.indices = vector(KJIT_INT32, 4, 1, 1, 8, 6);
+  blocks.query_rows = 0;
+  refuse(f, &args, "blocks.query_rows is 0");
 }
 
 /* How many elements a score function loads one by one, of a matrix of a dtype with a row of `columns`. */
@@ -345,12 +345,12 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__kernel_of_lists_is_compiled_beside_the_attention_kernel),
       VARIANT_TEST(test_attention_variant__lists_that_many_tiles_share_have_keep_words),
       VARIANT_TEST(test_attention_variant__attention_may_begin_before_its_lists_are_made),
+      VARIANT_TEST(test_attention_variant__kernels_are_recorded_with_their_sources),
       VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
       VARIANT_TEST(test_attention_variant__tensors_of_a_variant_are_checked),
       VARIANT_TEST(test_attention_variant__sinks_are_checked),
       VARIANT_TEST(test_attention_variant__blocks_that_do_not_cover_are_refused),
-      VARIANT_TEST(test_attention_variant__kernels_are_recorded_with_their_sources),
       cmocka_unit_test(test_attention_variant__elements_that_are_loaded_one_by_one_are_counted),
   };
   return cmocka_run_group_tests_name("attention variants", tests, NULL, NULL);
