@@ -1,10 +1,11 @@
 /* A toy inference engine's loop: append a key, attend, sample, again and again, as one CUDA graph whose replays read no
  * length on the host.
  *
- *   decode_loop build kernels.kjb [sm_90]   compile what the loop needs into a bundle; no GPU needed
- *   decode_loop run kernels.kjb             generate from the bundle alone: no NVRTC, no cache folder
+ *   decode_loop build kernels.kjb [sm_80]...   compile what the loop needs into a bundle; no GPU needed
+ *   decode_loop run kernels.kjb                generate from the bundle alone: no NVRTC, no cache folder
  *
- * Both read step.cu from the current folder, or from where DECODE_LOOP_SOURCE says.
+ * Without an architecture the bundle is for Hopper, which has kernels of two: sm_90a for attention, sm_90 for the rest.
+ * Both commands read step.cu from the current folder, or from where DECODE_LOOP_SOURCE says.
  *
  * The model has two layers of attention over one paged cache each, random weights, and no other arithmetic. The tokens
  * of the graph's replays are compared with those of calls that are not captured. Exit codes: 0 done and right, 1
@@ -110,7 +111,8 @@ static kjit_status fill_bundle(kjit_bundle_writer *writer, kjit_runtime *runtime
   return add(writer, status, artifact, error);
 }
 
-static int build(const char *path, const char *arch) {
+/* `archs` ends with NULL. */
+static int build(const char *path, const char *const *archs) {
   kjit_runtime *runtime = NULL;
   kjit_bundle_writer *writer = NULL;
   kjit_bundle_blob blob = {0};
@@ -119,12 +121,13 @@ static int build(const char *path, const char *arch) {
   if (!text) return 1;
   kjit_status status = kjit_runtime_create(&runtime, NULL, &error);
   if (status == KJIT_OK) status = kjit_bundle_writer_create(&writer, NULL, NULL, &error);
-  if (status == KJIT_OK) status = fill_bundle(writer, runtime, text, arch, &error);
+  for (size_t i = 0; archs[i] && status == KJIT_OK; i++)
+    status = fill_bundle(writer, runtime, text, archs[i], &error);
   if (status == KJIT_OK) status = kjit_bundle_writer_finish(writer, &blob, &error);
   FILE *file = status == KJIT_OK ? fopen(path, "wb") : NULL;
   const int written = file && fwrite(blob.data, 1, blob.bytes, file) == blob.bytes;
   if (file) fclose(file);
-  if (written) printf("%s: %zu bytes for %s\n", path, blob.bytes, arch);
+  if (written) printf("%s: %zu bytes\n", path, blob.bytes);
   if (!written) fprintf(stderr, "%s: %s\n", path, status == KJIT_OK ? strerror(errno) : error.message);
   kjit_bundle_writer_destroy(writer);
   kjit_runtime_destroy(runtime);
@@ -263,13 +266,14 @@ static int run(struct engine *engine) {
 }
 
 int main(int argc, char **argv) {
+  static const char *const hopper[] = {"sm_90", "sm_90a", NULL};
   struct engine engine = {0};
   if (argc < 3 || (strcmp(argv[1], "build") != 0 && strcmp(argv[1], "run") != 0)) {
-    fprintf(stderr, "usage: decode_loop build BUNDLE [ARCH]\n       decode_loop run BUNDLE\n");
+    fprintf(stderr, "usage: decode_loop build BUNDLE [ARCH]...\n       decode_loop run BUNDLE\n");
     return 2;
   }
   if (getenv("DECODE_LOOP_SOURCE")) file_name = getenv("DECODE_LOOP_SOURCE");
-  if (strcmp(argv[1], "build") == 0) return build(argv[2], argc > 3 ? argv[3] : "sm_90");
+  if (strcmp(argv[1], "build") == 0) return build(argv[2], argc > 3 ? (const char *const *)&argv[3] : hopper);
   kjit_runtime_options options = kjit_runtime_options_default();
   options.cache_mode = KJIT_CACHE_OFF; /* no folder is read or written */
   options.nvrtc_path = "/nonexistent"; /* and nothing can be compiled  */

@@ -59,7 +59,7 @@ typedef struct kjit_attention_variant_text {
   size_t scalar_count;
   const kjit_variant_tensor *tensors; /**< `tensor_count`, at most KJIT_VARIANT_TENSOR_COUNT_MAX             */
   size_t tensor_count;
-  const char *file; /**< where the text stands, for messages; NULL: messages have a column alone             */
+  const char *file; /**< where the text stands, for messages; NULL: they have line and column of the text     */
   uint32_t line;    /**< of `file`, from 1                                                                   */
 } kjit_attention_variant_text;
 

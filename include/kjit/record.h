@@ -21,9 +21,10 @@ extern "C" {
  * with ::KJIT_BUILD_RESIDENT_ONLY touches no file and is not recorded. When a file cannot be written only the record
  * suffers: the failure is counted (kjit_runtime_stats.cache_errors) and logged.
  *
- * A request with a caller's own source, and a config of a user's family whose file does not lie in the manifest's
- * folder or below it, are recorded with all that their compile reads: source, headers and compiled parts go into the
- * folder "<path>.sources", each text once under the digest of its content, and the manifest's line names a file there.
+ * A request with a caller's own source, a kernel of an attention variant, and a config of a user's family whose file
+ * does not lie in the manifest's folder or below it, are recorded with all that their compile reads: source, headers
+ * and compiled parts go into the folder "<path>.sources", each text once under the digest of its content, and the
+ * manifest's line names a file there.
  * Copied together, the two are enough to make the same key and the same kernel on a machine that has none of the
  * original files. Such a line holds for its architecture alone, since the headers may be others for another one.
  *

@@ -48,7 +48,10 @@ def _scaled(kind: Any, scale: Optional[float], causal: bool, layout: str) -> Any
     if scale is not None and scale == 0:
         raise ValueError("scale is 0: must be positive, or None for 1/sqrt(head_dim)")
     flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
-    return kind(struct_size=ctypes.sizeof(kind), scale=scale or 0.0, flags=flags)
+    try:
+        return kind(struct_size=ctypes.sizeof(kind), scale=scale or 0.0, flags=flags)
+    except TypeError:
+        raise TypeError(f"scale is {scale!r}: must be a number, or None for 1/sqrt(head_dim)") from None
 
 
 def build(

@@ -18,6 +18,7 @@ import torch
 from . import _abi
 from ._library import raise_error, untyped
 from ._native_part import address_of, native
+from ._values import Scalars
 
 #: Prepared calls kept by each thread: more than one model's shapes, and a bound for those that never come back.
 CALLS_MAX = 1024
@@ -148,7 +149,7 @@ class Numbers(NamedTuple):
     """Where a call's numbers are written, int32 or fp32, and how."""
 
     memory: Any
-    packer: struct.Struct  # its format is "=" and for each number i or f
+    scalars: Scalars
 
 
 class Shared(NamedTuple):
@@ -181,7 +182,7 @@ def make_call(shared: Shared, places: tuple[int, ...], own: int, out: tuple[int,
     function, kept, numbers = untyped(shared.function), Kept(shared, error), shared.numbers
     made = [each for each in (out if own < 0 else (0, None), lse) if each[1] is not None]
     makes = tuple([maker_of(tensor) for _, tensor in made])
-    kinds = None if numbers is None else numbers.packer.format[1:].encode()
+    kinds = None if numbers is None else numbers.scalars.kinds.encode()
     memory = 0 if numbers is None else ctypes.addressof(numbers.memory)
     kind: Any = CallInPython if native is None else native.Call
     return kind(
@@ -212,7 +213,7 @@ def launch_slowly(call: Any, tensors: tuple[Any, ...], values: tuple[Any, ...]) 
     with torch.cuda.device(shared.device) if shared.device >= 0 else contextlib.nullcontext():
         made = tuple([function(*arguments) for function, arguments in call.makes])
         if shared.numbers is not None:
-            shared.numbers.packer.pack_into(shared.numbers.memory, 0, *values)
+            shared.numbers.scalars.write(shared.numbers.memory, values)
         if call.run((*tensors, *made)):
             _failed(call, None)
     return _result(call.first, tensors, made)

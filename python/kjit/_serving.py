@@ -40,6 +40,16 @@ def _tensor(tensor: torch.Tensor) -> Any:
     return _abi.kjit_tensor(view.data, view.dtype, view.device, rank, 0, shape, strides)
 
 
+def _require_device(name: str, tensor: torch.Tensor, q: torch.Tensor) -> None:
+    if tensor.device != q.device:
+        raise ValueError(f"{name} is on {tensor.device}: must be on q's device, {q.device}")
+
+
+def _require_length(name: str, tensor: torch.Tensor, least: int, why: str) -> None:
+    if tensor.shape[0] < least:
+        raise ValueError(f"{name}.shape[0] is {tensor.shape[0]}: must be at least {least}, {why}")
+
+
 def _require_int32(name: str, tensor: torch.Tensor, rank: int = 1) -> None:
     if tensor.dtype != torch.int32 or tensor.dim() != rank or (tensor.numel() > 1 and tensor.stride(-1) != 1):
         raise TypeError(
@@ -109,26 +119,47 @@ class Problem(NamedTuple):
         """A kjit_attention_serving_args; what is checked here the library cannot see."""
         args = struct(_abi.kjit_attention_serving_args, batch=self.batch)
         Options(*self.options).fill(args)
+        q = self.tensors[0]
         for name, tensor in zip(self.names, self.tensors):
             if tensor is None:
                 continue
+            _require_device(name, tensor, q)
             if name in ARRAYS:
                 _require_int32(name, tensor)
+                has_end = name.startswith("cu_")
+                why = f"{'one more than ' if has_end else ''}the {self.batch} sequences"
+                _require_length(name, tensor, self.batch + has_end, why)
                 setattr(args, name, ctypes.cast(tensor.data_ptr(), ctypes.POINTER(ctypes.c_int32)))
             elif name in ("rotary_cos", "rotary_sin"):
-                if not tensor.is_contiguous() or tensor.dim() != 2:
-                    raise ValueError(f"{name} must be a contiguous (positions, columns / 2) tensor")
-                setattr(args, name, tensor.data_ptr())
-                args.rotary_rows, args.rotary_columns = tensor.shape[0], 2 * tensor.shape[1]
+                self._fill_rotary(args, name, tensor)
             else:
                 setattr(args, name, _tensor(tensor))
         if self.page_table is not None:
+            _require_device("page_table", self.page_table, q)
             _require_int32("page_table", self.page_table, 2)
+            if "cache_batch_idx" not in self.names or self.tensors[self.names.index("cache_batch_idx")] is None:
+                _require_length("page_table", self.page_table, self.batch, f"the {self.batch} sequences")
             args.page_table_stride, args.max_pages = self.page_table.stride(0), self.page_table.shape[1]
             args.page_table = ctypes.cast(self.page_table.data_ptr(), ctypes.POINTER(ctypes.c_int32))
         if self.sinks is not None:
+            _require_device("sinks", self.sinks, q)
+            if self.sinks.shape != q.shape[-2:-1] or not self.sinks.is_contiguous():
+                raise ValueError(
+                    f"sinks.shape is {tuple(self.sinks.shape)}: must be ({q.shape[-2]},), q's heads, and contiguous"
+                )
             args.sinks_dtype = _DTYPES.get(self.sinks.dtype, _abi.KJIT_DTYPE_NONE)
         return args
+
+    def _fill_rotary(self, args: Any, name: str, table: torch.Tensor) -> None:
+        q, first = self.tensors[0], self.tensors[self.names.index("rotary_cos")]
+        if not table.is_contiguous() or table.dim() != 2:
+            raise ValueError(f"{name} must be a contiguous (positions, columns / 2) tensor")
+        if table.dtype != q.dtype:
+            raise ValueError(f"{name} is {table.dtype}: must be q's type, {q.dtype}")
+        if first is not None and table.shape != first.shape:
+            raise ValueError(f"{name}.shape is {tuple(table.shape)}: must be rotary_cos', {tuple(first.shape)}")
+        setattr(args, name, table.data_ptr())
+        args.rotary_rows, args.rotary_columns = table.shape[0], 2 * table.shape[1]
 
 
 #: Of a call, what its tensors are followed by: those that every kind may have.
@@ -164,6 +195,9 @@ class _Call:
         out, lse: as they are made for this call, where they are."""
         *_, schedule, own = given
         if schedule is not None:
+            _require_device("scheduler_metadata", schedule, given[0])
+            if not schedule.is_contiguous():
+                raise ValueError("scheduler_metadata must be contiguous")
             self.args.schedule_bytes = schedule.numel() * schedule.element_size()
         # A kjit_tensor begins with its address.
         places = tuple([0 if tensor is None else self._place(name) for name, tensor in zip(self.names, given)])
@@ -268,6 +302,38 @@ def run(
         raise
 
 
+class _WithoutGradients(torch.autograd.Function):
+    """Results as they are, of which a gradient is asked for in vain."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:
+        return tuple([tensor.view_as(tensor) for tensor in tensors[:count]])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError("gradients over ragged batches: kjit does not compute this yet")
+
+
+def run_ragged(
+    names: tuple[str, ...],
+    tensors: tuple[Any, ...],
+    options: tuple[Any, ...],
+    page_table: Any,
+    sinks: Any,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    schedule: Optional[torch.Tensor],
+) -> Any:
+    """run() for functions of which FlashAttention's have gradients: a backward pass says that there are none."""
+    result = run(names, tensors, options, page_table, sinks, out, return_lse, schedule)
+    q, k, v = tensors[:3]
+    if not (q.requires_grad or k.requires_grad or v.requires_grad) or not torch.is_grad_enabled():
+        return result
+    results = result if return_lse else (result,)
+    refusing = _WithoutGradients.apply(len(results), *results, q, k, v)
+    return refusing if return_lse else refusing[0]
+
+
 def _require_tensors(names: tuple[str, ...], given: tuple[Any, ...]) -> None:
     for index, (name, value) in enumerate(zip(names, given)):
         if not isinstance(value, torch.Tensor) and (value is not None or index < 3):
@@ -315,7 +381,8 @@ def run_cache(
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     names: tuple[str, ...] = DECODE
     tensors: tuple[Any, ...] = (q, k_cache, v_cache, cache_seqlens)
-    if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
+    is_plain = k is None and v is None and rotary_cos is None and rotary_sin is None
+    if is_plain and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
         if descales is not NO_DESCALES:
             names, tensors = NARROW_DECODE, tensors + descales
     else:

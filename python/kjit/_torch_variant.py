@@ -405,7 +405,7 @@ def _requires_gradient(said: Optional[tuple[Any, ...]], members: Optional[tuple[
 
 def _one_requires_gradient(tensors: Iterable[Any]) -> bool:
     for tensor in tensors:  # a loop is half of what any() takes
-        if tensor.requires_grad:
+        if getattr(tensor, "requires_grad", False):  # what is no tensor is named when the text is read
             return True
     return False
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
 Pack = Callable[..., None]
@@ -18,6 +20,37 @@ HALF: Pack = struct.Struct("<e").pack_into
 POINTER: Pack = INTEGERS[8][0]
 
 POINTER_BYTES = 8
+
+
+class Scalars:
+    """Writes the numbers of an attention variant, each as int32 or fp32."""
+
+    __slots__ = ("kinds", "_names", "_struct")
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        """kinds: "int32" or "fp32" of each name, in the order of the values."""
+        #: One letter of module struct for each.
+        self.kinds = "".join("f" if kind == "fp32" else "i" for kind in kinds.values())
+        self._names = tuple(kinds)
+        self._struct = struct.Struct("=" + self.kinds)
+
+    def write(self, memory: Any, values: Sequence[Any]) -> None:
+        """A value that is no number, or does not fit, is an error that names it."""
+        try:
+            self._struct.pack_into(memory, 0, *values)
+        except (struct.error, OverflowError, TypeError):
+            self._refuse(values)
+            raise
+
+    def _refuse(self, values: Sequence[Any]) -> None:
+        for name, value, kind in zip(self._names, values, self.kinds):
+            try:
+                struct.pack("=" + kind, value if kind == "f" else operator.index(value))
+            except TypeError:
+                raise TypeError(f"params[{name!r}] is {value!r}: must be an int or a float") from None
+            except (struct.error, OverflowError):
+                rule = "-2147483648 to 2147483647" if kind == "i" else "within fp32"
+                raise OverflowError(f"params[{name!r}] is {value}: must be {rule}") from None
 
 
 def put_integer(raw: Any, offset: int, size: int, value: int, signed: Optional[bool] = None) -> None:

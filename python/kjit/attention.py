@@ -26,6 +26,19 @@ def _is_torch(tensor: Any) -> bool:
     return _torch is not None and isinstance(tensor, _torch.torch.Tensor)
 
 
+def _pair(window: Any) -> tuple[int, int]:
+    if not hasattr(window, "__len__") or len(window) != 2:
+        raise TypeError(f"window is {window!r}: must be (left, right)")
+    left, right = window
+    return left, right
+
+
+def _require_tensors(**members: Any) -> None:
+    for name, member in members.items():
+        if member is not None and type(member) is not _tensor and not _is_torch(member):
+            raise TypeError(f"{name} is a {type(member).__name__}: must be a PyTorch tensor")
+
+
 def attention(
     q: Any,
     k: Any,
@@ -79,7 +92,9 @@ def attention(
     """
     functions = score_mod is not None or mask_mod is not None
     texts = score is not None or mask is not None or params is not None or tensors is not None
-    bounds: Optional[tuple[int, ...]] = None if window is None else tuple(window)
+    if window is not None and (type(window) is not tuple or len(window) != 2):
+        window = _pair(window)
+    bounds: Optional[tuple[int, int]] = window
     if bounds == (-1, -1):
         bounds = None
     others = blocks is not None or sinks is not None or bounds is not None or alibi_slopes is not None
@@ -95,6 +110,8 @@ def attention(
         if type(q) is not _tensor and not _is_torch(q):
             given = "score and mask" if said is not None else variants.Members(*members or ()).names()
             raise NotImplementedError(f"{given}: kjit takes this with PyTorch tensors")
+        if sinks is not None or alibi_slopes is not None or bias is not None:
+            _require_tensors(sinks=sinks, alibi_slopes=alibi_slopes, bias=bias)
         return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
     if type(q) is _tensor or _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config, deterministic)

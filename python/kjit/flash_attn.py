@@ -28,7 +28,9 @@ def _serving() -> Any:
 
 
 def _not_computed(name: str, value: object) -> NotImplementedError:
-    return NotImplementedError(f"{name}={value!r}: kjit does not compute this yet")
+    """value: what was given, of which a tensor is not shown."""
+    given = name if hasattr(value, "shape") else f"{name}={value!r}"
+    return NotImplementedError(f"{given}: kjit does not compute this yet")
 
 
 def _forward(
@@ -148,9 +150,9 @@ def _ragged(
     if dropout_p != 0.0:
         raise _not_computed("dropout_p", dropout_p)
     if alibi_slopes is not None:
-        raise _not_computed("alibi_slopes", "...")
+        raise _not_computed("alibi_slopes", alibi_slopes)
     serving = _module or _serving()
-    found = serving.run(
+    found = serving.run_ragged(
         serving.VARLEN, (q, k, v, cu_seqlens_q, cu_seqlens_k, None, None),
         (softmax_scale, causal, tuple(window_size), 0, softcap, 0, 0, max_seqlen_q, False),
         block_table, None, None, return_attn_probs, None,
@@ -259,7 +261,7 @@ def flash_attn_with_kvcache(
     Returns out, or (out, lse) with return_softmax_lse; lse is (batch, heads_q, seq_q).
     """
     if alibi_slopes is not None:
-        raise _not_computed("alibi_slopes", "...")
+        raise _not_computed("alibi_slopes", alibi_slopes)
     serving = _module or _serving()
     return serving.run_cache(
         q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table,

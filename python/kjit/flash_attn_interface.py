@@ -19,7 +19,7 @@ Tensor = Any  # a PyTorch tensor
 def _refuse(**values: Any) -> None:
     for name, value in values.items():
         if value is not None:
-            raise _not_computed(name, "..." if hasattr(value, "shape") else value)
+            raise _not_computed(name, value)
 
 
 def _widened(tensors: tuple[Any, ...], q_descale: Any, k_descale: Any, batch: int) -> tuple[tuple[Any, ...], Any]:
@@ -116,7 +116,7 @@ def flash_attn_varlen_func(
         names, tensors = serving.NARROW_VARLEN, (*tensors, k_descale, v_descale)
     elif q_descale is not None or k_descale is not None or v_descale is not None:
         _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    return serving.run(
+    return serving.run_ragged(
         names,
         tensors,
         (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
@@ -181,7 +181,7 @@ def flash_attn_with_kvcache(
     if k_cache.element_size() == 1:
         if q.element_size() == 1:
             if k is not None:
-                raise _not_computed("k", "new keys beside an 8-bit q: give them in 16 bits, as q")
+                raise NotImplementedError("k: new keys beside an 8-bit q are not computed: give q and k in 16 bits")
             batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             (q, *_), k_descale = _widened((q, k_cache), q_descale, k_descale, batch)
         descales = (k_descale, v_descale)

@@ -72,8 +72,10 @@ def flex_attention(
     found = kernel_options.get("BLOCKS") if kernel_options else None
     if found == "mask":
         lists = None
-    elif found == "anew" and lists is not None:
-        lists = _without_keeping(lists)
+    elif found == "anew":
+        lists = None if lists is None else _without_keeping(lists)
+    elif found is not None:
+        raise ValueError(f"kernel_options: BLOCKS is {found!r}: must be 'mask' or 'anew'")
     if return_aux is not None and getattr(return_aux, "max_scores", False):
         raise NotImplementedError("return_aux.max_scores: kjit does not give the greatest score of a row")
     wants_lse = return_lse or bool(return_aux is not None and return_aux.lse)

@@ -127,7 +127,7 @@ def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
 def _tiered(wanted: Union[None, bool, int]) -> int:
     if wanted is None:
         return int(_abi.KJIT_TIERED_DEFAULT)
-    if not isinstance(wanted, bool) and not 1 <= wanted < 1 << 32:
+    if not isinstance(wanted, bool) and not 1 <= as_number("tiered", wanted) < 1 << 32:
         raise ValueError(f"tiered is {wanted}: must be True, False, or a number of calls from 1")
     return int(_abi.KJIT_TIERED_ON if wanted else _abi.KJIT_TIERED_OFF)
 

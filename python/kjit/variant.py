@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import struct
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _recall, _trace
 from ._library import as_dict, as_number, as_text, call, lib, pairs_of, text_or_none
+from ._values import Scalars
+from .errors import ParseError
 
 Function = Callable[..., Any]
 Number = Union[bool, int, float]
@@ -60,7 +62,7 @@ class Variant:
         self.scalars, self.tensors = dict(pairs_of("scalars", scalars)), dict(pairs_of("tensors", tensors))
         declared: Any = (_abi.kjit_variant_scalar * max(1, len(self.scalars)))(*map(_scalar, self.scalars.items()))
         views: Any = (_abi.kjit_variant_tensor * max(1, len(self.tensors)))(*map(_tensor, self.tensors.items()))
-        self._packer = struct.Struct("=" + "".join("f" if kind == "fp32" else "i" for kind in self.scalars.values()))
+        self._packer = Scalars(self.scalars)
         text = _abi.kjit_attention_variant_text(
             struct_size=ctypes.sizeof(_abi.kjit_attention_variant_text),
             score=text_or_none("score", score),
@@ -79,9 +81,9 @@ class Variant:
         if handle and lib is not None:  # at exit the module's names may be gone
             lib.kjit_attention_variant_free(handle)
 
-    def pack(self, buffer: Any, values: Iterable[Number]) -> None:
+    def pack(self, buffer: Any, values: Sequence[Number]) -> None:
         """Write the values of the scalars into a buffer of int32."""
-        self._packer.pack_into(buffer, 0, *values)
+        self._packer.write(buffer, values)
 
     def _text(self, function: Any) -> str:
         needed = ctypes.c_size_t()
@@ -229,7 +231,10 @@ class Reading(NamedTuple):
 
     def bound(self) -> Bound:
         kinds = tuple(["fp32" if isinstance(value, float) else "int32" for value in self.values])
-        types = tuple([(tensor.dtype, tensor.ndim) for tensor in self.tensors])
+        try:
+            types = tuple([(tensor.dtype, tensor.ndim) for tensor in self.tensors])
+        except AttributeError:
+            raise self._no_tensor() from None
         key = (self.score, self.mask, self.names, kinds, self.tensor_names, types)
         variant = _known.get(key)
         if variant is None:
@@ -240,6 +245,12 @@ class Reading(NamedTuple):
                 _known.clear()
             _known[key] = variant
         return Bound(variant, self.values, self.tensors)
+
+    def _no_tensor(self) -> TypeError:
+        for name, value in zip(self.tensor_names, self.tensors):
+            if not (hasattr(value, "dtype") and hasattr(value, "ndim")):
+                return TypeError(f"tensors[{name!r}] is a {type(value).__name__}: must be a tensor")
+        return TypeError("tensors: must be tensors")
 
 
 def from_text(
@@ -272,6 +283,9 @@ def _trace_functions(
 ) -> Reading:
     """What they compute; watched: as trace() has it."""
     functions = (score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)
+    for name, (function, _) in zip(("score_mod", "mask_mod"), functions):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} is a {type(function).__name__}: must be a function")
     score, mask = _trace.trace(tracer, functions, watched)
     tensors, values = tuple(tracer.tensors), tuple(tracer.values)
     if len(tensors) > len(_TENSORS):
@@ -294,6 +308,14 @@ def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Func
     return Bound(*_of_functions(score_mod, mask_mod))
 
 
+def _at_function(error: ParseError, score_mod: Optional[Function], mask_mod: Optional[Function]) -> ParseError:
+    """The error with the user's file and line, in place of the column of a text that the user has not written."""
+    what, _, why = re.sub(r"(line \d+, )?column \d+: ", "", str(error)).partition(": ")
+    code = getattr(mask_mod if what == "mask" else score_mod, "__code__", None)
+    where = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+    return ParseError(f"{where}{what}: {why}", **error.__dict__)
+
+
 def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -> tuple[Any, ...]:
     """A Bound, or a tuple like one, which is made faster."""
     found, place = _recall.recalled((score_mod, mask_mod))
@@ -304,7 +326,10 @@ def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -
     known = _tracers.pop(ids, None)
     tracer = _trace.Tracer() if known is None else known[0]
     reading = _trace_functions(tracer, score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
-    bound = reading.bound()
+    try:
+        bound = reading.bound()
+    except ParseError as error:
+        raise _at_function(error, score_mod, mask_mod) from None
     if tracer.is_pure and place is not None:
         _recall.keep(_recall.Place(*place), *bound)
     tracer.restart()
@@ -333,7 +358,11 @@ def read(
     if score_mod is not None or mask_mod is not None:
         return _trace_functions(_trace.Tracer(), score_mod, mask_mod)
     params, tensors = params or {}, tensors or {}
-    return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
+    try:
+        return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
+    except AttributeError:
+        pairs_of("params", params), pairs_of("tensors", tensors)  # raise TypeError for what is no mapping
+        raise
 
 
 def bound_of(
@@ -349,7 +378,7 @@ def bound_of(
         return _of_functions(score_mod, mask_mod)
     if score is None and mask is None:
         return None
-    return from_text(score, mask, params or {}, tensors or {})
+    return read(score, mask, None, None, params, tensors).bound()
 
 
 def bind(

@@ -217,15 +217,20 @@ kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_
                    (int)dtype, dtype_name(wanted), (int)wanted);
 }
 
+static inline kjit_status match_trait(const char *field, int32_t value, int64_t wanted, const char *what,
+                                      kjit_error *error) {
+  return value == ATTENTION_ANY ? KJIT_OK : rule_check_equal(field, value, wanted, what, error);
+}
+
 kjit_status attention_arguments_match(const kjit_attention_problem *problem, const struct attention_traits *config,
                                       kjit_error *error) {
   const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
   kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
   if (status == KJIT_OK)
-    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+    status = match_trait("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
   if (status == KJIT_OK)
-    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
-  return status == KJIT_OK ? rule_check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
+    status = match_trait("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
+  return status == KJIT_OK ? match_trait("causal", config->causal, causal, "arguments' flag", error) : status;
 }
 
 struct attention_scale attention_arguments_scale(float given, int64_t head_dim) {

@@ -27,6 +27,9 @@ kjit_status attention_problem_take(kjit_attention_problem *out, const kjit_atten
 /* Check that a config's dtype is that of the tensors. KJIT_ERR_INVALID_CONFIG. */
 kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_error *error);
 
+/* A trait on which the kernel does not depend. */
+#define ATTENTION_ANY (-1)
+
 /* What a config says of the problem that its kernel computes. `causal` is 0 or 1. */
 struct attention_traits {
   int32_t dtype, head_dim, head_dim_v, causal;

@@ -89,7 +89,7 @@ kjit_status config_request_init(struct config_request *request, const struct mem
                                           .entry = family->entry,
                                           .options = own_options,
                                           .option_count = family->is_exact ? 1 : 2,
-                                          .is_generated = act->extra != NULL,
+                                          .has_no_line = act->extra != NULL || family->table.count == 0,
                                           .flags = act->flags};
   kjit_status status = config_sources(family, shelf, &request->request.sources, error);
   if (status == KJIT_OK && act->extra) status = join(request, shelf, request->request.sources, act->extra, error);

@@ -184,7 +184,7 @@ bool artifact_lowered(const kjit_artifact *artifact, const char *expression, con
 void artifact_set_phases(kjit_artifact *artifact, const struct compile_result *result, int64_t includes_ns) {
   const struct compile_phases *const known = &result->phases;
   artifact->body->phases = (kjit_phases){.includes_ms = (double)includes_ns / 1e6,
-                                         .compile_ms = result->compile_ms,
+                                         .compile_ms = (double)result->compile_ns / 1e6,
                                          .front_end_ms = known->front_end_ms,
                                          .optimizer_ms = known->optimizer_ms,
                                          .ptxas_ms = known->ptxas_ms,

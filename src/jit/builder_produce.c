@@ -82,9 +82,8 @@ static kjit_status make_image(const struct builder_call *call, const struct comp
   entry.symbols = text_of(*message || !result->symbols ? "" : result->symbols, SYMBOLS_MAX_BYTES);
   entry.cubin = result->cubin;
   entry.cubin_bytes = *message ? 0 : result->cubin_bytes;
-  entry.figures =
-      (struct entry_figures){result->registers,    result->spill_bytes, result->local_bytes,
-                             result->shared_bytes, result->max_threads, (uint64_t)(result->compile_ms * 1e6)};
+  entry.figures = (struct entry_figures){result->registers,    result->spill_bytes, result->local_bytes,
+                                         result->shared_bytes, result->max_threads, result->compile_ns};
   image->bytes = entry_image_bytes(&entry);
   if (!image->bytes)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "kernel %s: cubin larger than 128 MiB", request->entry);
@@ -326,10 +325,11 @@ static kjit_status cannot_compile(const struct builder_call *call, kjit_status s
     return error_set(error, status,
                      "kernel %.60s for %s: a bundle has it but is refused: %.200s; nor can it be compiled here: %.130s",
                      request->entry, request->target.name, call->refusal.message, why);
-  return error_set(error, status,
-                   "kernel %.60s for %s is in no bundle and no cache (%.90s): add it where NVRTC is, with 'kjit bundle "
-                   "create' or 'kjit warm'; it cannot be compiled here: %.240s",
-                   request->entry, request->target.name, request->label, why);
+  return error_set(
+      error, status,
+      "kernel %.60s for %s is in no bundle and no cache (%.160s%s): add it where NVRTC is, with 'kjit bundle "
+      "create' or 'kjit warm'; it cannot be compiled here: %.240s",
+      request->entry, request->target.name, request->label, strlen(request->label) > 160 ? "…" : "", why);
 }
 
 /* The error when the key was made without a compiler, because none was found. */

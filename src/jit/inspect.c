@@ -75,9 +75,9 @@ static int put_options(int folder, const struct jit_request *request, const stru
 static int put_times(int folder, const struct compile_result *result) {
   char text[256];
   const struct compile_phases *const phases = &result->phases;
-  const int bytes =
-      snprintf(text, sizeof text, "compile %.1f ms: front end %.0f, optimizer %.0f, ptxas %.0f, link %.0f\n",
-               result->compile_ms, phases->front_end_ms, phases->optimizer_ms, phases->ptxas_ms, phases->link_ms);
+  const int bytes = snprintf(
+      text, sizeof text, "compile %.1f ms: front end %.0f, optimizer %.0f, ptxas %.0f, link %.0f\n",
+      (double)result->compile_ns / 1e6, phases->front_end_ms, phases->optimizer_ms, phases->ptxas_ms, phases->link_ms);
   return put(folder, "times.txt", text, (size_t)bytes, NULL);
 }
 

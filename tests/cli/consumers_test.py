@@ -36,6 +36,18 @@ class Consumer(harness.TemporaryFolder):
         self.assertRegex(self.done(program, **environment), r"^kjit \d+\.\d+\.\d+\n$")
 
 
+class DecodeLoop(Consumer):
+    def test_bundle__has_what_a_hopper_card_asks_for(self):
+        """Attention is compiled for sm_90a there, new keys and the step for sm_90; nothing could be compiled later."""
+        bundle = self.folder / "kernels.kjb"
+        source = EXAMPLES / "decode_loop/step.cu"
+        self.done(f"{BUILD}/examples/example_decode_loop", "build", bundle, DECODE_LOOP_SOURCE=source)
+        listed = self.done(f"{BUILD}/tools/kjit/kjit", "bundle", "inspect", bundle)
+        for wanted in ("sm_90a .* attention_serving_sm90 .*one_part=1", "sm_90a .* attention_serving_sm90 .*one_part=0",
+                       "sm_90 .* attention_serving pass=append", "sm_90 .* custom step.cu"):  # fmt: skip
+            self.assertRegex(listed, wanted)
+
+
 class Installed(Consumer):
     """An installed tree that was moved afterwards: nothing in it may remember where it was made."""
 

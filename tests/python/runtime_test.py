@@ -73,6 +73,8 @@ class Compiling(Folder):
                 self.assertEqual(runtime.stats()["first_tier_calls"], 0)
         with self.assertRaisesRegex(ValueError, "tiered is 0: must be True, False, or a number"):
             kjit.Runtime(tiered=0)
+        with self.assertRaisesRegex(TypeError, "tiered is 'on': must be a whole number"):
+            kjit.Runtime(tiered="on")
 
     def test_compile_attention__names_sizes_that_a_problem_has_not(self):
         with self.assertRaisesRegex(TypeError, "heads: an attention problem has batch, .*heads_kv"):

@@ -175,8 +175,50 @@ class Serving(unittest.TestCase):
             flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 2, 8)
         with self.assertRaisesRegex(TypeError, "cu_seqlens_q .*int32"):
             flash_attn.flash_attn_varlen_func(q, k, v, cu_q.long(), cu_k, 2, 8)
-        with self.assertRaisesRegex(NotImplementedError, "alibi_slopes"):
+        with self.assertRaisesRegex(NotImplementedError, "^alibi_slopes: kjit does not"):
             flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 2, 8, alibi_slopes=q)
+
+    def test_arrays__that_are_too_short_are_not_read(self):
+        """The library gets their addresses alone."""
+        decode = flash_attn_interface.flash_attn_with_kvcache
+        q, cache = on_device(torch.zeros(4, 1, 4, 64).half()), on_device(torch.zeros(8, 16, 2, 64).half())
+        good = {
+            "cache_seqlens": on_device(torch.ones(4, dtype=torch.int32)),
+            "page_table": on_device(torch.zeros(4, 2, dtype=torch.int32)),
+        }
+        decode(q, cache, cache, **good)
+        new = {"k": on_device(torch.zeros(4, 1, 2, 64).half()), "v": on_device(torch.zeros(4, 1, 2, 64).half())}
+        turn = on_device(torch.zeros(16, 16).half())
+        for why, options in {
+            "seqused_k.shape.0. is 3: must be at least 4, the 4": {"cache_seqlens": good["cache_seqlens"][:3]},
+            "page_table.shape.0. is 2: must be at least 4": {"page_table": good["page_table"][:2]},
+            "leftpad_k.shape.0. is 1": {"cache_leftpad": good["cache_seqlens"][:1]},
+            "rotary_cos is torch.float32: must be q's type": {**new, "rotary_cos": turn.float(), "rotary_sin": turn},
+            "rotary_sin.shape is .8, 16.: must be rotary_cos'": {**new, "rotary_cos": turn, "rotary_sin": turn[:8]},
+            "rotary_cos: must be NULL without k_new": {"rotary_cos": turn, "rotary_sin": turn},
+        }.items():
+            with self.assertRaisesRegex(ValueError, why):
+                decode(q, cache, cache, **{**good, **options})
+        q, k, v, cu_q, cu_k = (on_device(t) for t in ragged([2, 3], [8, 9], 4, 2, 64))
+        run = flash_attn_interface.flash_attn_varlen_func
+        with self.assertRaisesRegex(ValueError, "cu_seqlens_k.shape.0. is 2: must be at least 3, one more than the 2"):
+            run(q, k, v, cu_q, cu_k[:2], 3, 9)
+        with self.assertRaisesRegex(ValueError, r"sinks.shape is \(3,\): must be \(4,\), q's heads"):
+            run(q, k, v, cu_q, cu_k, 3, 9, sinks=on_device(torch.zeros(3)))
+
+    def test_gradients__of_ragged_batches_are_refused_where_they_are_asked_for(self):
+        q, k, v, cu_q, cu_k = (on_device(t) for t in ragged([2], [8], 4, 2, 64))
+        plain = flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 2, 8)
+        out, lse, _ = flash_attn.flash_attn_varlen_func(
+            q.requires_grad_(), k, v, cu_q, cu_k, 2, 8, return_attn_probs=True
+        )
+        self.assertTrue(torch.equal(out, plain))
+        self.assertFalse(plain.requires_grad)
+        for result in (out, lse):
+            with self.assertRaisesRegex(NotImplementedError, "gradients over ragged batches"):
+                result.float().sum().backward()
+        with torch.no_grad():
+            self.assertFalse(flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 2, 8).requires_grad)
 
     def test_install__flash_attn_is_kjit(self):
         names = ("flash_attn", "flash_attn.bert_padding", "flash_attn.flash_attn_interface", "flash_attn_interface")

@@ -43,6 +43,34 @@ class Texts(unittest.TestCase):
         with self.assertRaisesRegex(kjit.ParseError, "column 6: .*did you mean window"):
             from_text(None, "q <= windw", {"window": 3})
 
+    def test_error__of_several_lines_has_the_line(self):
+        with self.assertRaisesRegex(kjit.ParseError, "mask: line 2, column 14: "):
+            from_text(None, "let far = q;\n  far >= k + ")
+
+    def test_params_and_tensors__that_do_not_fit_are_named(self):
+        def refused(kind, why, value, name="w"):
+            with self.assertRaisesRegex(kind, f"params.'{name}'. is {why}"):
+                at(from_text(None, "q - k <= w and k < 1.0 * v", {"w": 1, "v": 2.0, name: value}), 0, 0, 0, 0, 0)
+
+        refused(TypeError, "'5': must be an int or a float", "5")
+        refused(TypeError, "None: must be an int or a float", None)
+        refused(OverflowError, "2147483648: must be -2147483648 to 2147483647", 1 << 31)
+        refused(OverflowError, "1e[+]300: must be within fp32", 1e300, "v")
+        with self.assertRaisesRegex(TypeError, "tensors.'t'. is a list: must be a tensor"):
+            from_text(None, "t[q] > 0", tensors={"t": [1, 2]})
+        with self.assertRaisesRegex(TypeError, "params is .*: must be a mapping"):
+            from_text(None, "q <= w", [("w", 3)])
+
+    def test_function__that_the_library_refuses_is_named_by_its_own_line(self):
+        def mask(b, h, q, k):
+            return q
+
+        place = rf"^\S*variant_test.py:{mask.__code__.co_firstlineno}: "
+        with self.assertRaisesRegex(kjit.ParseError, place + "mask: a mask is a condition"):
+            from_functions(None, mask)
+        with self.assertRaisesRegex(TypeError, "mask_mod is a int: must be a function"):
+            from_functions(None, 5)
+
     def test_bind__takes_functions_or_texts(self):
         self.assertIsNone(bind())
         with self.assertRaisesRegex(TypeError, "not both"):
@@ -303,6 +331,21 @@ class Traced(unittest.TestCase):
         q, k = torch.zeros(1, 4, 8, 64), torch.zeros(1, 2, 8, 64)
         with self.assertRaisesRegex(ValueError, "enable_gqa"):
             kjit.flex_attention(q, k, k)
+        with self.assertRaisesRegex(ValueError, "BLOCKS is 'x': must be 'mask' or 'anew'"):
+            kjit.flex_attention(q, q, q, kernel_options={"BLOCKS": "x"})
+
+    def test_members__of_other_types_are_named(self):
+        q = torch.zeros(1, 8, 4, 64, dtype=torch.bfloat16)
+        for why, options in {
+            "window is 5: must be .left, right.": {"window": 5},
+            "window is 'x': must be .left, right.": {"window": "x"},
+            "sinks is a list: must be a PyTorch tensor": {"sinks": [0.0] * 4},
+            "bias is a float: must be": {"bias": 1.0},
+            "tensors.'t'. is a list: must be a tensor": {"mask": "t[q] > 0", "tensors": {"t": [1]}},
+            "scale is 'x': must be a number": {"scale": "x"},
+        }.items():
+            with self.assertRaisesRegex(TypeError, why):
+                kjit.attention(q, q, q, **options)
 
 
 class Examples(unittest.TestCase):

@@ -22,7 +22,7 @@ struct fake_nvrtc_counts {
   atomic_int stage;        /* for the test's own use, between its processes */
   const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
   const char *const
-      *entries;     /* of these, ended by NULL, the first that the source names is the kernel; NULL: `entry` */
+      *entries;     /* of these, ended by NULL, the first that the source declares is the kernel; NULL: `entry` */
   const char *slow; /* compile_ms is for sources that name this kernel; NULL: for all */
 };
 
@@ -54,9 +54,16 @@ static inline size_t fake_nvrtc_cubin_bytes(void) {
   return bytes > FAKE_CUBIN_LEAST_BYTES ? bytes : FAKE_CUBIN_LEAST_BYTES;
 }
 
+/* Does the source have this name in front of a parenthesis? A comment may have it too, in another place. */
+static inline bool fake_nvrtc_declares(const char *source, const char *name) {
+  for (const char *at = source; (at = strstr(at, name)); at++)
+    if (at[strlen(name)] == '(') return true;
+  return false;
+}
+
 static inline const char *fake_nvrtc_entry(const char *source) {
   for (const char *const *entry = fake_nvrtc.entries; entry && *entry; entry++)
-    if (strstr(source, *entry)) return *entry;
+    if (fake_nvrtc_declares(source, *entry)) return *entry;
   return fake_nvrtc.entry ? fake_nvrtc.entry : "k";
 }
 

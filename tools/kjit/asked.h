@@ -19,6 +19,7 @@ struct asked {
   "  --manifest FILE  one request a line, '#' begins a comment, '-' is standard input:\n"                              \
   "                     flash_forward sm_80,sm_90 (FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles\n"     \
   "                     attention sm_90a dtype=bf16,head_dim=128\n"                                                    \
+  "                     serving sm_90,sm_90a heads=32/8 head_dim=128 page=16 dtype=bf16\n"                             \
   "                     kernels/softmax.yaml sm_90 threads=256,vec=8     (a file beside the manifest)\n"               \
   "  --arch A,B,...   sm_80, sm_90, ...; needed with --set; with --manifest in place of the architectures in it,\n"    \
   "                   for each of which a request that it cannot run is left out\n"

@@ -15,8 +15,8 @@
   "  --head-dim-v N         head size of v and o (D)\n"                                                                \
   "  --causal               row i sees keys up to i + SKV - S\n"                                                       \
   "  --flash \"SHORT FORM\"   run flash_forward with this config (family and config are chosen)\n"                     \
-  "  --config \"FAMILY KEY=N,...\"  run this config of attention_sm90 or attention_decode_sm90; its dtype, causal\n"   \
-  "                         and head_dim_v are the problem's\n"                                                        \
+  "  --config \"FAMILY KEY=N,...\"  run this config of a family that computes attention: attention_sm90, ...;\n"       \
+  "                         its dtype, causal and head_dim_v are the problem's\n"                                      \
   "  --layout LAYOUT        bshd, bhsd, padded, packed or shared_kv (bshd)\n"                                          \
   "  --scale X              softmax scale (1/sqrt(D))\n"                                                               \
   "  --lse                  also the log-sum-exp\n"                                                                    \

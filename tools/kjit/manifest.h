@@ -3,6 +3,7 @@
  *   # comment
  *   flash_forward sm_80,sm_90 (FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles
  *   attention sm_90a dtype=bf16,head_dim=128
+ *   serving sm_90a heads=32/8 head_dim=128 page=16 dtype=bf16
  *   kernels/softmax.yaml sm_90 threads=256,vec=8
  *
  * A first word with a dot or a slash is the path of a user's family file, relative to the manifest's folder.

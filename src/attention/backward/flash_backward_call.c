@@ -113,8 +113,8 @@ static kjit_status fit(const struct backward_wanted *wanted, const int32_t *valu
   const kjit_flash_backward_config *config = flash_backward_view(values);
   struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   if (config->pass == FLASH_BACKWARD_DELTA) {
-    traits.head_dim = (int32_t)problem->head_dim; /* delta reads neither columns of q nor the mask */
-    traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+    traits.head_dim = ATTENTION_ANY; /* delta reads neither columns of q nor the mask */
+    traits.causal = ATTENTION_ANY;
   }
   return attention_arguments_match(problem, &traits, error);
 }

@@ -277,8 +277,8 @@ static kjit_status fit(const struct backward_wanted *wanted, const int32_t *valu
     return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv) with a variant");
   if (wanted->is_variant && sm90_backward_splits(config))
     return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk) or 4 (dv) with a variant and wide heads");
-  if (is_around) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;           /* they know no mask */
-  if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = (int32_t)problem->head_dim_v; /* nor columns of v */
+  if (is_around) traits.causal = ATTENTION_ANY;                             /* they know no mask */
+  if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = ATTENTION_ANY; /* nor columns of v */
   return attention_arguments_match(problem, &traits, error);
 }
 

@@ -81,8 +81,8 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
 /* A causal problem with one query sees every key, as one without a mask does, so that either kernel computes it. */
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
   const kjit_attention_decode_sm90_config *config = decode_config_view(values);
-  struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
-  if (problem->seq_q == 1) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+  const struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v,
+                                          problem->seq_q == 1 ? ATTENTION_ANY : config->causal};
   const kjit_status status = attention_arguments_match(problem, &traits, error);
   return status == KJIT_OK ? decode_check_problem(problem, error) : status;
 }

@@ -51,12 +51,9 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
   const struct serving_sm90_config *config = serving_sm90_view(values);
   const char *const what = "value for tensors without a page table";
-  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
+  const struct attention_traits traits = {config->dtype, config->head_dim, config->head_dim_v, ATTENTION_ANY};
+  kjit_status status = attention_arguments_match(problem, &traits, error);
   if (status == KJIT_OK) status = rule_check_equal("cache", config->cache, problem->dtype, "tensors' dtype", error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
-  if (status == KJIT_OK)
-    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
   if (status == KJIT_OK) status = rule_check_equal("softcap", config->softcap, 0, what, error);
   if (status == KJIT_OK) status = rule_check_equal("one_part", config->one_part, 1, what, error);
   if (status == KJIT_OK) status = rule_check_equal("gathered", config->gathered, 0, what, error);

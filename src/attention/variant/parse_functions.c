@@ -3,6 +3,10 @@
  * Threads: nothing is shared. */
 #include "attention/variant/parser.h"
 
+#include <stdio.h>
+
+#include "base/nearest.h"
+
 enum function_kind {
   FUNCTION_REAL,    /* one real number to one: the operation says which */
   FUNCTION_EXTREME, /* min and max of several */
@@ -56,6 +60,23 @@ const struct function *function_find(const struct token *name) {
   for (size_t i = 0; i < FUNCTION_COUNT; i++)
     if (expression_token_is(name, functions[i].name)) return &functions[i];
   return NULL;
+}
+
+/* any() and all() are the parser's own, because their first argument is no value. */
+kjit_status function_unknown(const struct parser *parser, const struct token *name) {
+  char known[200] = "";
+  struct nearest nearest;
+  nearest_begin(&nearest, name->start, name->bytes);
+  for (size_t i = 0, at = 0; i < FUNCTION_COUNT && at < sizeof known; i++) {
+    nearest_offer(&nearest, functions[i].name);
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s, ", functions[i].name);
+  }
+  const int shown = name->bytes < 40 ? (int)name->bytes : 40;
+  if (nearest.best)
+    return parser_refuse(parser, name->start, "no function is called \"%.*s\": did you mean %s?", shown, name->start,
+                         nearest.best);
+  return parser_refuse(parser, name->start, "no function is called \"%.*s\": there are %sany, all", shown, name->start,
+                       known);
 }
 
 const char *function_name(size_t index) {

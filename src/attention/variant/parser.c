@@ -85,13 +85,7 @@ static kjit_status parse_call(struct parser *parser, const struct token *name, s
   if (status != KJIT_OK) return status;
   if (expression_token_is(name, "any") || expression_token_is(name, "all"))
     return parse_unrolled(parser, expression_token_is(name, "any"), name->start, out);
-  if (!function) {
-    if (name_is_foreign(name)) return name_unknown(parser, name);
-    return parser_refuse(parser, name->start,
-                         "no function is called \"%.*s\": there are where, min, max, clamp, abs, exp, exp2, log, log2, "
-                         "tanh, sigmoid, erf, gelu, relu, sqrt, rsqrt, pow, floor, int, float, bool, any, all",
-                         name->bytes < 40 ? (int)name->bytes : 40, name->start);
-  }
+  if (!function) return name_is_foreign(name) ? name_unknown(parser, name) : function_unknown(parser, name);
   for (bool more = true; more && status == KJIT_OK;) {
     if (count == FUNCTION_ARGUMENTS_MAX)
       return parser_refuse(parser, name->start, "a function takes at most %d values", FUNCTION_ARGUMENTS_MAX);

@@ -101,6 +101,8 @@ kjit_status operand_complement(struct parser *parser, struct operand *operand);
 const struct function *function_find(const struct token *name);
 kjit_status function_call(struct parser *parser, const struct function *function, struct operand *arguments,
                           size_t count, struct operand *out, const char *at);
+/* KJIT_ERR_PARSE at a name that no function has: the nearest one, or what functions there are. */
+kjit_status function_unknown(const struct parser *parser, const struct token *name);
 /* The names of all functions, in order; NULL behind the last. */
 const char *function_name(size_t index);
 

@@ -40,19 +40,26 @@ static struct expression_source place_of(const struct expression_source *source,
   return place;
 }
 
-/* With the file's line and column where there is a file, and otherwise with the expression's own columns. */
+/* With the file's line and column where there is a file; otherwise with the expression's own column, and with its line
+ * where it has several. */
 kjit_status expression_refuse(const struct expression_source *source, size_t at, kjit_status status, kjit_error *error,
                               const char *format, ...) {
-  const struct expression_source place = place_of(source, at);
   char why[320];
   va_list arguments;
   va_start(arguments, format);
   (void)vsnprintf(why, sizeof why, format, arguments);
   va_end(arguments);
-  if (source->file)
+  if (source->file) {
+    const struct expression_source place = place_of(source, at);
     return error_set(error, status, "%s:%u:%u: %s: %s", source->file, (unsigned)place.line, (unsigned)place.column,
                      source->what, why);
-  return error_set(error, status, "%s: column %zu: %s", source->what, at + 1, why);
+  }
+  const struct expression_source own =
+      place_of(&(struct expression_source){.text = source->text, .line = 1, .column = 1}, at);
+  if (strchr(source->text, '\n'))
+    return error_set(error, status, "%s: line %u, column %u: %s", source->what, (unsigned)own.line,
+                     (unsigned)own.column, why);
+  return error_set(error, status, "%s: column %u: %s", source->what, (unsigned)own.column, why);
 }
 
 static kjit_status refuse(struct parser *parser, const char *at, const char *why) {

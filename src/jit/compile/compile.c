@@ -38,10 +38,10 @@
  * memory is reserved, and taken only as it is used. */
 #define PCH_HEAP_BYTES ((size_t)768 << 20)
 
-static double now_ms(void) {
+static uint64_t now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static bool version_at_least(const struct job *job, int major, int minor) {
@@ -299,11 +299,11 @@ static kjit_status prepare_pch(const struct job *job) {
 /* Link, and note how long it took. */
 static kjit_status link_unit(struct job *job) {
   const bool ranges = nvrtc_inspected(job->nvrtc) & NVRTC_INSPECT_RANGES;
-  const double start = now_ms();
+  const uint64_t start = now_ns();
   if (ranges) nvtx_push("link", job->request->label, job->request->target.name);
   const kjit_status status = link_run(job);
   if (ranges) nvtx_pop();
-  job->result->phases.link_ms = now_ms() - start;
+  job->result->phases.link_ms = (double)(now_ns() - start) / 1e6;
   return status;
 }
 
@@ -364,12 +364,12 @@ kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *reque
   if (status == KJIT_OK) status = prepare_pch(&job);
   if (status == KJIT_OK && should_stop(&job.stop)) status = compile_failure(&job, NVRTC_ERROR_CANCELLED);
   if (status != KJIT_OK) return status;
-  const double start = now_ms();
+  const uint64_t start = now_ns();
   text_init(&job.names, mem, SYMBOLS_MAX_BYTES / 2);
   status = run(&job);
   text_finish(&job.names);
   mem_free(mem, job.link_log);
-  result->compile_ms = now_ms() - start;
+  result->compile_ns = now_ns() - start;
   return status;
 }
 

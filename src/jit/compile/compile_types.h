@@ -22,7 +22,7 @@ struct compile_result {
   uint32_t local_bytes;  /* stack frame */
   uint32_t shared_bytes; /* static */
   uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
-  double compile_ms;
+  uint64_t compile_ns;
   char *ptx; /* mem_free; NULL unless it was asked for (NVRTC_INSPECT_PTX) */
   struct compile_phases phases;
 };

@@ -228,7 +228,7 @@ static size_t write_tables(const struct rewrite *rewrite, uint64_t end) {
   const size_t section_bytes = image->section_count * sizeof(Elf64_Shdr);
   Elf64_Ehdr head = image->head;
   head.e_shoff = align_to(end, 8);
-  head.e_phoff = image->segment_count ? head.e_shoff + section_bytes : head.e_phoff;
+  head.e_phoff = image->segment_count ? head.e_shoff + section_bytes : 0;
   memset(rewrite->out + end, 0, head.e_shoff - end);
   memcpy(rewrite->out, &head, sizeof head);
   memcpy(rewrite->out + head.e_shoff, rewrite->sections, section_bytes);

@@ -156,6 +156,7 @@ static bool is_word(const char *file) {
 /* The request's line where a family's name or file says all; false for one that must be recorded with its sources. */
 static bool put_plain(struct text *line, const char *path, const struct jit_request *request) {
   const char *file = request->family;
+  if (request->has_no_line) return false;
   if (request->is_users || !strcmp(request->family, "custom")) {
     file = request->family_file ? file_from(path, request->family_file) : "/";
     if (*file == '/' || !is_word(file)) return false;
@@ -164,27 +165,31 @@ static bool put_plain(struct text *line, const char *path, const struct jit_requ
   return true;
 }
 
-/* The request's line, and before it the files that the line leads to. A manifest whose own name has a blank cannot be
- * named in its lines, so it gets a comment. */
+/* Why a request cannot be recorded with its sources: NULL when it can. A manifest whose own name has a blank cannot be
+ * named in its lines. */
+static const char *find_obstacle(const char *base, const struct jit_request *request) {
+  if (strpbrk(base, " \t\r\n") || *base == '#')
+    return "sources are recorded only beside a manifest whose name has no blank";
+  if (request->has_no_line && request->sources->withheld) return "this library was built without its sources";
+  return NULL;
+}
+
+/* The request's line, and before it the files that the line leads to; a comment for one that cannot have them. */
 static kjit_status put_line(struct record *record, struct text *line, const char *path,
                             const struct jit_request *request, kjit_error *error) {
   char name[RECORDED_NAME_BYTES];
-  if (request->is_generated) {
-    text_appendf(line, "# %s %s %s: an attention variant\n", request->family, request->target.name, request->label);
-    return KJIT_OK;
-  }
   if (put_plain(line, path, request)) return KJIT_OK;
   const char *const slash = strrchr(path, '/'), *const base = slash ? slash + 1 : path;
-  const bool is_users = request->is_users;
-  if (strpbrk(base, " \t\r\n") || *base == '#') {
-    text_appendf(line, "# %s %s %s: sources are recorded only beside a manifest whose name has no blank\n",
-                 request->family, request->target.name, request->label);
+  const char *const obstacle = find_obstacle(base, request);
+  if (obstacle) {
+    text_appendf(line, "# %s %s %s: %s\n", request->family, request->target.name, request->label, obstacle);
     return KJIT_OK;
   }
+  const bool is_own = !request->is_users && !request->has_no_line; /* a family's label says all */
   const kjit_status status = record_sources(record->mem, record->ops, path, request, name, error);
   if (status == KJIT_OK)
     text_appendf(line, "%s" RECORDED_FOLDER_SUFFIX "/%s %s %s %s%s%s\n", base, name, request->target.name,
-                 request->family, request->label, is_users ? "" : " ", is_users ? "" : request->entry);
+                 request->family, request->label, is_own ? " " : "", is_own ? request->entry : "");
   return status;
 }
 

@@ -35,7 +35,8 @@ struct jit_request {
   const char *family_file; /* a user's family file, absolute, for records; NULL: none. Not part of the key. */
   bool is_users;           /* of a user's family: kjit's own have no file either */
   bool keeps_texts;        /* a caller's own source: its texts are kept (text_store.h). Not part of the key. */
-  bool is_generated;       /* a header was generated for it: no manifest can name it. Not part of the key. */
+  bool has_no_line;        /* no words of a manifest stand for it, so it is recorded with its sources: it has a header
+                            * that was generated, or its family has no fields. Not part of the key. */
   bool publishes_later;    /* the caller does not wait until the kernel is in the cache. Not part of the key. */
   const char *label;       /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;

@@ -290,7 +290,7 @@ void wire_answer_put(struct text *out, kjit_status status, const struct compile_
   put_u32(out, result->local_bytes);
   put_u32(out, result->shared_bytes);
   put_u32(out, result->max_threads);
-  put_u64(out, (uint64_t)(result->compile_ms * 1e6));
+  put_u64(out, result->compile_ns);
   put_bytes(out, result->log ? result->log : "", result->log ? strlen(result->log) : 0);
   put_string(out, result->symbols ? result->symbols : "");
   put_bytes(out, result->cubin ? result->cubin : "", result->cubin_bytes);
@@ -341,7 +341,7 @@ const char *wire_answer_read(kjit_status *status, struct compile_result *result,
   result->local_bytes = get_u32(&reader);
   result->shared_bytes = get_u32(&reader);
   result->max_threads = get_u32(&reader);
-  result->compile_ms = (double)get_u64(&reader) / 1e6;
+  result->compile_ns = get_u64(&reader);
   const char *log = get_string(&reader);
   if (!reader.fault && !(result->log = mem_strdup(mem, log))) reader.fault = "there is no memory for it";
   read_symbols(&reader, result, mem);

@@ -121,14 +121,16 @@ static size_t word_start(const struct node *node, const struct directive *item) 
   return memcmp(end, tail, bytes) != 0 ? item->begin : item->begin - bytes;
 }
 
-/* Append the node's text up to the directive, and the directive with its new arguments. */
+/* Append the node's text up to the directive, and the directive with its new arguments. Lines that were joined are made
+ * up for; those of a raw string are in the arguments still. */
 static void replace(struct text *whole, size_t *done, const struct node *node, const struct directive *item,
                     const struct rewriting *out) {
   const char *text = node->content->text;
   const size_t start = word_start(node, item);
   text_append_bytes(whole, text + *done, start - *done);
   text_append_bytes(whole, out->text.data, out->text.bytes);
-  for (size_t lines = count_newlines(text + item->begin, item->end - item->begin); lines; lines--)
+  const size_t wanted = count_newlines(text + item->begin, item->end - item->begin);
+  for (size_t lines = count_newlines(out->text.data, out->text.bytes); lines < wanted; lines++)
     text_append(whole, "\n");
   *done = item->end;
 }

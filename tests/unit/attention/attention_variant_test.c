@@ -1,6 +1,7 @@
 /* kjit_attention_forward() with a variant, over a fake driver and compiler: what is compiled, what reaches the driver,
  * and what is refused. */
 #include <kjit/attention_variant.h>
+#include <kjit/record.h>
 #include <math.h>
 
 #include "attention/attention_variant_call.h"
@@ -237,6 +238,45 @@ static void test_attention_variant__tensors_of_a_variant_are_checked(void **stat
   kjit_attention_variant_free(variant);
 }
 
+/* Each line of what was recorded leads to a request of its sources, which makes the key of the kernel that is here. */
+static void assert_recorded_are_resident(struct fixture *f, const char *manifest, int expected) {
+  char line[4096], path[TEMP_PATH_BYTES];
+  FILE *const file = fopen(manifest, "r");
+  int lines = 0;
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    kjit_artifact *artifact = NULL;
+    char *const arch = line + strcspn(line, " ") + 1;
+    lines++;
+    arch[-1] = '\0';
+    arch[strcspn(arch, " ")] = '\0';
+    temp_folder_path(&f->folder, line, path);
+    assert_status(KJIT_OK, kjit_recorded_build(f->runtime, path, arch, KJIT_BUILD_RESIDENT_ONLY, &artifact, &f->error),
+                  &f->error);
+    kjit_artifact_release(artifact);
+  }
+  fclose(file);
+  assert_int_equal(lines, expected);
+}
+
+static void test_attention_variant__kernels_are_recorded_with_their_sources(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_block_map", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  char manifest[TEMP_PATH_BYTES];
+  kjit_attention_args args = causal_args();
+  const kjit_block_lists blocks = {.counts = vector(KJIT_INT32, 3, 1, 1, 8, 0),
+                                   .indices = vector(KJIT_INT32, 4, 1, 1, 8, 6),
+                                   .query_rows = 128,
+                                   .key_rows = 128};
+  fake_nvrtc.entries = entries;
+  temp_folder_path(&f->folder, "app.manifest", manifest);
+  assert_status(KJIT_OK, kjit_runtime_record(f->runtime, manifest, &f->error), &f->error);
+  args.blocks = &blocks;
+  forward(f, &args, NULL);
+  assert_int_equal(builds(f), 3);
+  assert_recorded_are_resident(f, manifest, 3);
+}
+
 static void test_attention_variant__sinks_are_checked(void **state) {
   struct fixture *f = *state;
   kjit_attention_args args = causal_args();
@@ -305,6 +345,7 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__kernel_of_lists_is_compiled_beside_the_attention_kernel),
       VARIANT_TEST(test_attention_variant__lists_that_many_tiles_share_have_keep_words),
       VARIANT_TEST(test_attention_variant__attention_may_begin_before_its_lists_are_made),
+      VARIANT_TEST(test_attention_variant__kernels_are_recorded_with_their_sources),
       VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
       VARIANT_TEST(test_attention_variant__tensors_of_a_variant_are_checked),

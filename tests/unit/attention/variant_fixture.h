@@ -1,5 +1,5 @@
 /* The fixture of tests of kjit_attention_forward() with a variant: a fake driver and compiler that know attention_sm90
- * and the kernel that finds blocks. One test at a time. */
+ * and the kernels that find blocks. One test at a time. */
 #ifndef KJIT_TESTS_UNIT_ATTENTION_VARIANT_FIXTURE_H
 #define KJIT_TESTS_UNIT_ATTENTION_VARIANT_FIXTURE_H
 
@@ -10,8 +10,9 @@
 static inline int variant_setup(void **state) {
   const int result = setup(state);
   fake_driver.parameter_bytes = sizeof(struct attention_sm90_variant_params);
-  fake_driver.other_kernel.name = "attention_block_list";
-  fake_driver.other_kernel.parameter_bytes = sizeof(struct attention_block_list_params);
+  fake_driver.other_kernels[0] =
+      (struct fake_kernel){"attention_block_list", sizeof(struct attention_block_list_params)};
+  fake_driver.other_kernels[1] = (struct fake_kernel){"attention_block_map", sizeof(struct attention_block_map_params)};
   return result;
 }
 

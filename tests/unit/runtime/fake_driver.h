@@ -44,10 +44,10 @@ struct fake_driver {
   struct fake_device device[FAKE_DEVICES];
   int static_shared, max_threads;          /* of every kernel */
   size_t parameter_count, parameter_bytes; /* of each */
-  struct {
+  struct fake_kernel {
     const char *name; /* of a kernel whose parameters have another size; NULL for none */
     size_t parameter_bytes;
-  } other_kernel;
+  } other_kernels[2];
   size_t global_bytes; /* of every variable; its memory is `global` */
   unsigned char global[64];
   CUcontext context;       /* current; NULL: the device's primary one */

@@ -8,7 +8,7 @@
 #include "fake_driver_internal.h"
 
 struct CUlib_st {
-  bool has_other_kernel; /* fake_driver.other_kernel was asked for */
+  const struct fake_kernel *other; /* the one of fake_driver.other_kernels that was asked for last, or NULL */
 };
 
 /* Several threads may load at once, and the name of any of them is the last one. */
@@ -51,8 +51,11 @@ CUresult fake_library_get_kernel(CUkernel *kernel, CUlibrary library, const char
   if (read != CUDA_SUCCESS) return read;
   *kernel = (CUkernel)library;
   note_name(name);
-  if (name && fake_driver.other_kernel.name)
-    library->has_other_kernel = strcmp(name, fake_driver.other_kernel.name) == 0;
+  library->other = NULL;
+  for (size_t i = 0; name && i < sizeof fake_driver.other_kernels / sizeof *fake_driver.other_kernels; i++) {
+    const struct fake_kernel *const other = &fake_driver.other_kernels[i];
+    if (other->name && strcmp(name, other->name) == 0) library->other = other;
+  }
   return name && *name && strcmp(name, "absent") != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -94,8 +97,8 @@ CUresult fake_kernel_get_param_info(CUkernel kernel, size_t index, size_t *offse
 
 /* A function is its kernel, and that its library. */
 static size_t parameter_bytes_of(CUfunction function) {
-  const bool is_other = fake_driver.other_kernel.name && ((CUlibrary)function)->has_other_kernel;
-  const size_t bytes = is_other ? fake_driver.other_kernel.parameter_bytes : fake_driver.parameter_bytes;
+  const struct fake_kernel *const other = ((CUlibrary)function)->other;
+  const size_t bytes = other ? other->parameter_bytes : fake_driver.parameter_bytes;
   return bytes < FAKE_ARGS ? bytes : FAKE_ARGS;
 }
 

@@ -96,7 +96,10 @@ static void test_variant_language__errors_say_where_and_what_instead(void **stat
   refuse("score + bias[h, q]", NULL, "model.py:10:9", "bias has 4 axes");
   refuse("score + t[score]", NULL, "model.py:10:11", "write int(x)");
   refuse("score + t[-1]", NULL, "model.py:10:11", "indices count from 0");
-  refuse("softmax(score)", NULL, "model.py:10:1", "no function is called \"softmax\"");
+  refuse("softmax(score)", NULL, "model.py:10:1", "no function is called \"softmax\": there are where, min, max");
+  refuse("softmax(score)", NULL, "model.py:10:1", "tanh, tanh_exact, sigmoid");
+  refuse("softmax(score)", NULL, "model.py:10:1", "bool, any, all");
+  refuse("tahn(score)", NULL, "model.py:10:1", "no function is called \"tahn\": did you mean tanh?");
   refuse("dot(q, k)", NULL, "model.py:10:1", "more columns of q and k");
   refuse("clamp(score, 1)", NULL, "model.py:10:1", "clamp takes 3 values, and here are 2");
   refuse("float(q // 0)", NULL, "model.py:10:12", "a divisor is at least 1");

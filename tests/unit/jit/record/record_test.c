@@ -116,6 +116,26 @@ static void test_record__a_manifest_with_a_blank_in_its_name_gets_a_comment(void
               "# custom sm_80 number 1: sources are recorded only beside a manifest whose name has no blank\n");
 }
 
+/* As of a library that was built without its kernels' sources, whose variants are found in a bundle. */
+static void test_record__sources_that_are_not_there_are_a_comment(void **state) {
+  struct recording *recording = *state;
+  struct cache_request made;
+  struct source_set withheld;
+  kjit_artifact *artifact = NULL;
+  assert_status(KJIT_OK, builder_record(recording->world->builder, NULL, NULL), NULL);
+  assert_status(KJIT_OK, ask(recording->world->builder, 1, "attention_sm90", 0), NULL);
+  assert_status(KJIT_OK, builder_record(recording->world->builder, recording->path, NULL), NULL);
+  cache_request_make(&made, 1);
+  withheld = *made.request.sources;
+  withheld.withheld = true;
+  made.request.family = "attention_sm90";
+  made.request.has_no_line = true;
+  made.request.sources = &withheld;
+  assert_status(KJIT_OK, builder_get(recording->world->builder, &made.request, &artifact, NULL), NULL);
+  kjit_artifact_release(artifact);
+  assert_text(recording->path, "# attention_sm90 sm_80 number 1: this library was built without its sources\n");
+}
+
 static void test_record__resident_only_touches_no_file(void **state) {
   struct recording *recording = *state;
   assert_status(KJIT_ERR_NOT_RESIDENT, ask(recording->world->builder, 1, "flash_forward", KJIT_BUILD_RESIDENT_ONLY),
@@ -196,6 +216,7 @@ int main(void) {
       RECORD_TEST(test_record__a_line_inside_another_is_not_taken_for_it),
       RECORD_TEST(test_record__a_line_without_end_is_ended),
       RECORD_TEST(test_record__a_manifest_with_a_blank_in_its_name_gets_a_comment),
+      RECORD_TEST(test_record__sources_that_are_not_there_are_a_comment),
       RECORD_TEST(test_record__resident_only_touches_no_file),
       RECORD_TEST(test_record__a_file_that_cannot_be_written_costs_nothing_else),
       RECORD_TEST(test_record__many_processes_write_each_once),

@@ -189,6 +189,22 @@ static void test_protocol__kernels_of_an_answer_come_back(void **state) {
   assert_true(none);
 }
 
+/* A double would not hold it, and what a worker says is not trusted to be a time that anything took. */
+static void test_protocol__every_time_comes_back(void **state) {
+  struct sample *sample = *state;
+  const struct compile_result result = {.cubin = (char[]){'c'}, .cubin_bytes = 1, .compile_ns = UINT64_MAX - 9};
+  struct compile_result read;
+  kjit_error error = {0};
+  kjit_status status;
+  struct text text;
+  text_init(&text, &sample->mem, 4096);
+  wire_answer_put(&text, KJIT_OK, &result, &error);
+  assert_null(wire_answer_read(&status, &read, &error, &sample->mem, text.data, text.bytes));
+  assert_true(read.compile_ns == UINT64_MAX - 9);
+  compile_result_finish(&read, &sample->mem);
+  text_finish(&text);
+}
+
 static void test_protocol__malformed_list_of_kernels_is_refused(void **state) {
   char *read;
   assert_string_equal("its list of kernels is malformed", read_symbols(*state, "kernel many\n", &read));
@@ -262,6 +278,7 @@ int main(void) {
       PROTOCOL_TEST(test_protocol__something_behind_the_end_is_refused),
       PROTOCOL_TEST(test_protocol__answer_without_kernel_or_error_is_refused),
       PROTOCOL_TEST(test_protocol__kernels_of_an_answer_come_back),
+      PROTOCOL_TEST(test_protocol__every_time_comes_back),
       PROTOCOL_TEST(test_protocol__malformed_list_of_kernels_is_refused),
       PROTOCOL_TEST(test_protocol__changed_payload_is_not_intact),
       PROTOCOL_TEST(test_channel__stops_while_nothing_comes),

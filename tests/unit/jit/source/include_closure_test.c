@@ -224,6 +224,14 @@ static void test_include_closure__computed_names_are_read(void **state) {
   assert_string_equal("main.cu b.h x/a.h", names(f));
 }
 
+/* A raw string of several lines in a condition that is rewritten: what is behind it keeps its line. */
+static void test_include_closure__rewritten_condition_keeps_the_lines_of_a_raw_string(void **state) {
+  struct fixture *f = *state;
+  set_source(f, "#if 0 && R\"(\n\n)\" && \\\n __has_include(<a.h>)\n#endif\nint x;\n");
+  assert_made(f);
+  assert_string_equal("#if 0 && R\"(\n\n)\" &&   0\n\n#endif\nint x;\n", text_of(f, "main.cu"));
+}
+
 /* The same directive leads to one file and then to another. */
 static void test_include_closure__computed_names_may_vary(void **state) {
   struct fixture *f = *state;
@@ -360,6 +368,7 @@ int main(void) {
       TEST(file_reached_both_ways_is_required),
       TEST(absolute_names_are_read),
       TEST(computed_names_are_read),
+      TEST(rewritten_condition_keeps_the_lines_of_a_raw_string),
       TEST(computed_names_may_vary),
       TEST(std_headers_have_stand_ins),
       TEST(too_many_files_are_refused),
