@@ -61,7 +61,7 @@ private:
     for (int c = 0; c < cfg::kConsumers; c++) {
       const int queries_left = tile.s.rows - tile.first_query(c);
       if (queries_left >= cfg::kConsumerQueries || !tile.has_rows(c)) continue;
-      clear_rows<cfg::kConsumerRows, cfg::bands(cfg::kHeadDim), cfg::kBandBytes, cfg::kPatternBytes>(
+      clear_rows<cfg::kConsumerRows, cfg::bands(cfg::kHeadDim), cfg::kBandBytes, kPatternBytes>(
           at.query(queries.slot, c), at_least_0(queries_left) * cfg::kPackGqa);
     }
   }
@@ -69,16 +69,15 @@ private:
   KJIT_DEVICE void clip_values(const RaggedTile &tile) {
     mbarrier_wait_parity(at.values_landed(values_slot), values_parity >> values_slot & 1);
     values_parity ^= 1u << values_slot;
-    clear_rows<cfg::kKeyRows, cfg::bands(cfg::kHeadDimV), cfg::PlacedValues::kToNextBand,
-               cfg::PlacedValues::kToNextPattern>(at.values(values_slot),
-                                                  at_least_0(tile.s.keys - (tile.blocks.end - 1) * cfg::kKeyRows));
+    clear_rows<cfg::kKeyRows, cfg::bands(cfg::kHeadDimV), cfg::ValueTile::kToNextBand, cfg::ValueTile::kToNextPattern>(
+        at.values(values_slot), at_least_0(tile.s.keys - (tile.blocks.end - 1) * cfg::kKeyRows));
     pass(at.values_full(values_slot));
   }
 
   // Write zeros to the rows from `first` on of a tile of bands. The swizzle moves chunks inside of a row alone.
   template <int kRows, int kBands, int kToNextBand, int kToNextPattern>
   KJIT_DEVICE void clear_rows(uint32_t shared, int first) const {
-    constexpr int kChunks = cfg::kRowBytes / kChunkBytes, kPatternChunks = cfg::kPatternBytes / kChunkBytes;
+    constexpr int kChunks = cfg::kRowBytes / kChunkBytes, kPatternChunks = kPatternBytes / kChunkBytes;
     for (int band = 0; band < kBands; band++)
       for (int i = first * kChunks + lane; i < kRows * kChunks; i += kLanesPerWarp)
         st_shared_16(shared + band * kToNextBand + i / kPatternChunks * kToNextPattern +

@@ -17,6 +17,8 @@
 #define KJIT_causal 1
 #define KJIT_split  0
 
+#include <kjit/banded_tile.cuh>
+
 #include "attention_prefill_sm90/layout.h"
 #include "attention_sm90/config.cuh"
 
@@ -62,16 +64,9 @@ static_assert(!kNarrow || kKeyRows % PREFILL_PATTERN_ROWS == 0,
               "loads: rows are widened a swizzle's pattern at a time");
 static_assert(!kGathers || kKeyRows % (8 * kGatherWarps) == 0, "loads: a warp's rows begin with a swizzle's pattern");
 
-// How a block of K or V of kBands bands lies in shared memory. With boxes of a band each, as attention_sm90 has it:
-// [band][row][64]. With boxes of all bands: [row / 8][band][row % 8][64], because a box's rows lie together; 8 rows of
-// 128 bytes are the pattern of the swizzle, and the distance of one to the next is part of a matrix descriptor.
-constexpr int kPatternBytes = PREFILL_PATTERN_ROWS * kRowBytes;
-template <int kBands> struct Placement {
-  static constexpr int kToNextBand = kGrouped ? kPatternBytes : kKeyRows * kRowBytes;
-  static constexpr int kToNextPattern = kGrouped ? kBands * kPatternBytes : kPatternBytes;
-};
-using PlacedKeys = Placement<bands(kHeadDim)>;
-using PlacedValues = Placement<bands(kHeadDimV)>;
+// How a block of K and V of 16 bits lies.
+using KeyTile = BandedTile<kKeyRows, bands(kHeadDim), kGrouped>;
+using ValueTile = BandedTile<kKeyRows, bands(kHeadDimV), kGrouped>;
 
 // How what boxes bring of e4m3 lies in the buffer that it is widened in: [band][row][128], with the swizzle, at the
 // buffer's end. So a row's bytes lie where the same row of the last bands of 16 bits will.

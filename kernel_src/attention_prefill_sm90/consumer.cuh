@@ -103,35 +103,27 @@ private:
     release_values();
   }
 
-  // attention_sm90's, but for the places of K and V. A descriptor has the distance from 8 rows to the next 8 in its
-  // bits from 32 on.
-  KJIT_DEVICE static uint64_t descriptor(uint32_t shared, int to_next_band, int to_next_pattern) {
-    return wgmma_descriptor(shared, to_next_band) + ((uint64_t)((to_next_pattern - cfg::kPatternBytes) >> 4) << 32);
-  }
-
+  // attention_sm90's, but for the places of K and V.
   KJIT_DEVICE void issue_scores(int buffer) {
     uint64_t q = wgmma_descriptor(at.query(buffer, consumer), 16);
     // Without this the descriptors of all steps would be computed once, kept in registers, and spilled.
     asm volatile("" : "+l"(q));
-    const uint64_t k = descriptor(at.keys(keys.slot), 16, cfg::PlacedKeys::kToNextPattern);
+    const uint64_t k = cfg::KeyTile::keys(at.keys(keys.slot));
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Product, cfg::kKeyRows>::mma_async_ss(
-          s[0], q + bands::step(cfg::kConsumerRows, d),
-          k + wgmma_descriptor_step(d / 4 * cfg::PlacedKeys::kToNextBand + d % 4 * 32), d > 0);
+      Wgmma<cfg::Product, cfg::kKeyRows>::mma_async_ss(s[0], q + bands::step(cfg::kConsumerRows, d),
+                                                       k + cfg::KeyTile::keys_step(d), d > 0);
     wgmma_commit_group();
   }
 
   KJIT_DEVICE void issue_output(int accumulate) {
-    const uint64_t v =
-        descriptor(at.values(values.slot), cfg::PlacedValues::kToNextBand, cfg::PlacedValues::kToNextPattern);
+    const uint64_t v = cfg::ValueTile::values(at.values(values.slot));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeyTiles; k++)
       Wgmma<cfg::Product, cfg::kHeadDimV>::template mma_async_rs<true>(
-          o[0], probabilities[k], v + wgmma_descriptor_step(k * 2 * cfg::PlacedValues::kToNextPattern),
-          k > 0 ? 1 : accumulate);
+          o[0], probabilities[k], v + cfg::ValueTile::values_step(k), k > 0 ? 1 : accumulate);
     wgmma_commit_group();
   }
 

@@ -108,7 +108,7 @@ private:
   // Widen this warp's rows of a block. Rows from `count` on become zeros.
   template <int kColumns> KJIT_DEVICE void widen(uint32_t shared, int count) const {
     constexpr int kAtOnce = WidenerSteps<kColumns>::kGroups;
-    const uint32_t own = shared + warp * cfg::kPatternBytes + own_row() * cfg::kRowBytes;
+    const uint32_t own = shared + warp * kPatternBytes + own_row() * cfg::kRowBytes;
     const uint32_t from = own + cfg::Narrow<kColumns>::kAt + ((lane % 4 ^ own_row()) << 4);
     const uint32_t to = own + ((lane % 4 * 2 ^ own_row()) << 4);
 #pragma unroll
@@ -125,7 +125,7 @@ private:
     }
   }
 
-  static constexpr int kToNextGroup = cfg::kHelpers * cfg::kPatternBytes; // of a warp
+  static constexpr int kToNextGroup = cfg::kHelpers * kPatternBytes; // of a warp
   static constexpr int kToNextBand = cfg::kKeyRows * cfg::kRowBytes;
 
   // A band of 64 columns is half of a row of 128 bytes. The second half lies where the address has another bit.

@@ -2,6 +2,7 @@
 // typed constants, and their values are checked. No other file reads these macros. It also has what the headers of
 // attention_serving that this kernel includes expect of a config.cuh.
 #pragma once
+#include <kjit/banded_tile.cuh>
 #include <kjit/ptx/barrier.cuh>
 #include <kjit/ptx/wgmma.cuh>
 #include <kjit/shared_tile.cuh>
@@ -25,8 +26,8 @@
 #error "KJIT_softcap is not defined: 0 or 1"
 #elif !defined(KJIT_one_part)
 #error "KJIT_one_part is not defined: 0 or 1"
-#elif !defined(KJIT_gathered) || !defined(KJIT_runs)
-#error "KJIT_gathered or KJIT_runs is not defined: 0 or 1"
+#elif !defined(KJIT_gathered) || !defined(KJIT_runs) || !defined(KJIT_grouped)
+#error "KJIT_gathered, KJIT_runs or KJIT_grouped is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -63,9 +64,11 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
-constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
+constexpr bool kLoadsApart = KJIT_runs && KJIT_rows == SERVING_SM90_M; // a warpgroup of its own loads (run_loads.cuh)
+constexpr bool kGrouped = KJIT_grouped;                                // a box of TMA has all bands of a head
+constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M;   // two warpgroups (one_part_turns.cuh)
 constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
-constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_THREADS;
+constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows, KJIT_runs) : SERVING_SM90_THREADS;
 constexpr int kWorkersBarrier = 1; // of the named barriers; one_part_turns.cuh has further ones
 
 // A barrier among the threads that multiply, store and merge.
@@ -90,6 +93,9 @@ static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
 static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
 static_assert(!kHasRuns || (kOnePart && !kNarrow && !kGathered), "runs: with one_part, without gathered, cache: dtype");
+static_assert(!kGrouped || (kHasRuns && kRows == SERVING_SM90_M && !kGathered), "grouped: with runs, 64 rows");
+static_assert(!kGrouped || (kHeadDim % SERVING_SM90_BAND_COLUMNS == 0 && kHeadDimV % SERVING_SM90_BAND_COLUMNS == 0),
+              "grouped: heads of whole bands");
 static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
@@ -101,6 +107,9 @@ __device__ constexpr int bands(int columns) {
 constexpr int kRowBytes = SERVING_SM90_ROW_BYTES;
 constexpr int kCacheColumns = kRowBytes / kCacheBytes; // of a band of K or V
 constexpr int kKeyBands = ceil_div(kHeadDim, kCacheColumns), kValueBands = ceil_div(kHeadDimV, kCacheColumns);
+// How a block of K and V of 16 bits lies.
+using KeyTile = BandedTile<kKeys, kKeyBands, kGrouped>;
+using ValueTile = BandedTile<kKeys, kValueBands, kGrouped>;
 constexpr int kKeyBytes = kKeys * kRowBytes * kKeyBands;
 constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 
@@ -141,10 +150,11 @@ constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBy
 constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
 constexpr int kAppendBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
 
-constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kWideBytes;
+// With a warpgroup that loads only merging takes memory.
+constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kAppends ? kAppendBytes : kLoadsApart ? kMergeBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
-static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");
+static_assert(kOnePart || kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");
 
 // A partial result: O of the tile, unnormalised, then each row's maximum (of scores times log2 e) and sum.
 constexpr int kPartialFloats = kRows * (kHeadDimV + 2);

@@ -17,9 +17,9 @@ enum {
   SERVING_SM90_JOB_SLOTS = 5       /* those, and one of zeros                                      */
 };
 
-/* Threads of a kernel with one_part that multiply: a warpgroup for each 64 rows of a tile. With two there is a third
- * one, of which a warp loads. */
-#define SERVING_SM90_ONE_PART_WORKERS(rows) ((rows) > 64 ? 256 : 128)
-#define SERVING_SM90_ONE_PART_THREADS(rows) ((rows) > 64 ? 384 : 128)
+/* Threads of a kernel with one_part that multiply: a warpgroup for each 64 rows of a tile. With two, and with runs,
+ * there is a further one that loads. */
+#define SERVING_SM90_ONE_PART_WORKERS(rows)       ((rows) > 64 ? 256 : 128)
+#define SERVING_SM90_ONE_PART_THREADS(rows, runs) ((rows) > 64 ? 384 : (runs) ? 256 : 128)
 
 #endif

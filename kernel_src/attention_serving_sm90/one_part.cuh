@@ -8,8 +8,9 @@
 // call asks for it (new_keys.cuh). The host gives this kernel no call with a window to the left, chunks, sinks,
 // softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none with rotary tables.
 //
-// With runs a block of threads computes several parts, one after the other (one_part_runs.cuh, run_loads.cuh), and
-// appends and rotates nothing.
+// With runs a block of threads computes several parts, one after the other (one_part_runs.cuh), and appends and rotates
+// nothing. There a warp of a second warpgroup loads (run_loads.cuh), so that the next keys are asked for as soon as
+// there is room, whatever the warpgroup that multiplies is at.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
@@ -19,6 +20,7 @@
 #include <kjit/ptx/math.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/setmaxnreg.cuh>
 #include <kjit/ptx/tma.cuh>
 #include <kjit/warp.cuh>
 
@@ -45,7 +47,10 @@ struct OnePart {
   static constexpr int kKeyTiles = cfg::kKeys / 16;          // products of O, 16 keys each
   static constexpr int kColumns8 = cfg::kKeys / 8;
   static constexpr int kOutput8 = OnePartResult::kOutput8;
-  static constexpr int kLoader = cfg::kWorkers / kLanesPerWarp - 1; // the warp that loads
+  // The warp that loads: the last of the warpgroup, or with runs the first of a further one.
+  static constexpr int kLoader = cfg::kWorkers / kLanesPerWarp - (cfg::kHasRuns ? 0 : 1);
+  // Registers of each thread after setmaxnreg, with runs: two blocks of threads on a multiprocessor have 65,536.
+  static constexpr int kWorkerRegisters = 200, kLoaderRegisters = 56;
 
   const attention_serving_one_part_params &p;
   const Layout at;
@@ -124,13 +129,14 @@ private:
       griddepcontrol_wait(); // the launch must not end before the append pass in front of it
       return;
     }
-    RunLoads run_loads(p, at, warp, lane, runs);
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
-    if (warp == kLoader)
-#pragma unroll 1
-      for (int i = 0; i < cfg::kStages; i++)
-        run_loads.load_next();
+    if (warp >= kLoader) {
+      setmaxnreg_dec<kLoaderRegisters>();
+      if (warp == kLoader) RunLoads(p, at, warp, lane, runs).run();
+      return;
+    }
+    setmaxnreg_inc<kWorkerRegisters>();
 #pragma unroll 1
     while (now.parts > 0) {
       part = now;
@@ -142,7 +148,6 @@ private:
 #pragma unroll 1
       for (int block = part.from; block < part.to; block++) {
         step(block, all_see);
-        if (warp == kLoader) run_loads.load_next();
         ring.advance();
       }
       finish(result);
@@ -261,6 +266,7 @@ private:
     mbarrier_wait_parity(at.keys_full(slot), parity);
     if constexpr (Loads::kIsFenced) fence_async_proxy(); // keys
     multiply_scores(slot);
+    if constexpr (cfg::kHasRuns) mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
     if (has_rows(0)) {
       if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
       softmax();
@@ -294,32 +300,28 @@ private:
     for (int i = from * 8 + thread; i < cfg::kKeys * 8; i += cfg::kWorkers)
 #pragma unroll
       for (int band = 0; band < cfg::kValueBands; band++)
-        st_shared_16(at.values(slot) + band * cfg::kKeys * cfg::kRowBytes + i * kChunkBytes, {{0, 0, 0, 0}});
+        st_shared_16(at.values(slot) + cfg::ValueTile::chunk_at(band, i), {{0, 0, 0, 0}});
     fence_async_proxy(); // before V is multiplied
-    __syncthreads();
-  }
-
-  KJIT_DEVICE static uint64_t band_step(int band_rows, int depth) {
-    return wgmma_descriptor_step(depth / 4 * band_rows * cfg::kRowBytes + depth % 4 * 32);
+    cfg::sync_workers();
   }
 
   KJIT_DEVICE void multiply_scores(int slot) {
-    const uint64_t k = wgmma_descriptor(at.keys(slot), 16);
+    const uint64_t k = cfg::KeyTile::keys(at.keys(slot));
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Element, cfg::kKeys>::mma_async_rs(s, q[d], k + band_step(cfg::kKeys, d), d > 0);
+      Wgmma<cfg::Element, cfg::kKeys>::mma_async_rs(s, q[d], k + cfg::KeyTile::keys_step(d), d > 0);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }
 
   KJIT_DEVICE void multiply_output(int slot) {
-    const uint64_t v = wgmma_descriptor(at.values(slot), cfg::kKeys * cfg::kRowBytes);
+    const uint64_t v = cfg::ValueTile::values(at.values(slot));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeyTiles; k++)
-      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
-          o, probabilities[k], v + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), 1);
+      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(o, probabilities[k],
+                                                                       v + cfg::ValueTile::values_step(k), 1);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }

@@ -1,6 +1,7 @@
 // How one_part.cuh's keys and values are loaded where a box of TMA fits a page, or there are no pages. One warp issues
 // the loads: each lane has one box of rows of one stage of K and V, looks up the page of that box one round ahead, and
-// copies its columns of K and of V.
+// copies its columns of K and of V, band by band. With `grouped` one box has all bands of a head, so that a copy of
+// each brings what otherwise one for each band would.
 #pragma once
 #include <kjit/ptx/cache_policy.cuh>
 #include <kjit/ptx/mbarrier.cuh>
@@ -61,8 +62,28 @@ struct OnePartBoxes {
     if (loads) {
       load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
       load<cfg::kValueBands>(part, p.v, at.values(slot()));
-      next += cfg::kStages;
-      look_up(part);
+      go_on(part);
+    }
+    __syncwarp();
+  }
+
+  // Load K of the next block of a stage by itself. All lanes.
+  KJIT_DEVICE void fill_keys(const Part &part, int stage) {
+    const bool loads = slot() == stage;
+    if (loads && index() == 0) mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
+    __syncwarp(); // the bytes are expected before they come
+    if (loads) load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
+    __syncwarp();
+  }
+
+  // Then V of the same block.
+  KJIT_DEVICE void fill_values(const Part &part, int stage) {
+    const bool loads = slot() == stage;
+    if (loads && index() == 0) mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
+    __syncwarp(); // the bytes are expected before they come
+    if (loads) {
+      load<cfg::kValueBands>(part, p.v, at.values(slot()));
+      go_on(part);
     }
     __syncwarp();
   }
@@ -72,6 +93,12 @@ struct OnePartBoxes {
 
 protected:
   KJIT_DEVICE int index() const { return lane & ((1 << p.box_shift) - 1); }
+
+  // To the block that comes next into the lane's buffer.
+  KJIT_DEVICE void go_on(const Part &part) {
+    next += cfg::kStages;
+    look_up(part);
+  }
 
   // Where the lane's box of block `next` is. A box behind the last key is asked for in a page that does not exist, so
   // that TMA writes zeros.
@@ -93,14 +120,22 @@ protected:
   // to 3.
   static constexpr int kReadOnceBlocks = 32;
 
-  // A key that one tile alone reads is read once in a call.
+  // Load the lane's box of K or V into its stage. A key that one tile alone reads is read once in a call.
   template <int kBands> KJIT_DEVICE void load(const Part &part, const serving_tensor_map &map, uint32_t shared) const {
     const bool reads_once = p.row_tiles == 1 && part.to - part.from <= kReadOnceBlocks;
     const uint64_t policy = reads_once ? kReadOnce : kReadOften;
+    if constexpr (cfg::kGrouped) {
+      const unsigned units = shared < at.values(0) ? p.k_rows.head : p.v_rows.head; // of 16 bytes
+      const int head_bands = (int)(units / (cfg::kRowBytes / kChunkBytes));
+      tma_load_with(policy, shared + index() * p.box_rows * kBands * cfg::kRowBytes, (const TensorMap *)&map,
+                    shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()), 0, 0, part.head * head_bands,
+                    row / kPatternRows, outer);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kBands; i++)
-      tma_load_with(policy, shared + (i * cfg::kKeys + index() * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map,
-                    shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()), i * cfg::kCacheColumns, row,
-                    part.head, outer);
+      for (int i = 0; i < kBands; i++)
+        tma_load_with(policy, shared + (i * cfg::kKeys + index() * p.box_rows) * cfg::kRowBytes,
+                      (const TensorMap *)&map, shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()),
+                      i * cfg::kCacheColumns, row, part.head, outer);
+    }
   }
 };

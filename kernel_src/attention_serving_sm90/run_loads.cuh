@@ -21,7 +21,8 @@ struct RunLoads : OnePartBoxes {
     begin_part();
   }
 
-  // Load the run's next block as soon as its stage is free. @return false when there is none. All lanes of the warp.
+  // Load the run's next block as soon as its stage has been multiplied with P. @return false when there is none. All
+  // lanes of the warp.
   KJIT_DEVICE bool load_next() {
     if (part.parts == 0) return false;
     mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1); // then K has been multiplied, too
@@ -29,6 +30,21 @@ struct RunLoads : OnePartBoxes {
     ring.advance();
     if (++block == part.to) begin_part();
     return true;
+  }
+
+  // Load all blocks of the run, K as soon as its stage has been multiplied with Q, and V with P. All lanes of the warp.
+  KJIT_DEVICE void run() {
+#pragma unroll 1
+    while (part.parts > 0) {
+      mbarrier_wait_parity(at.keys_empty(ring.slot), ring.parity ^ 1);
+      __syncwarp();
+      fill_keys(part, ring.slot);
+      mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1);
+      __syncwarp();
+      fill_values(part, ring.slot);
+      ring.advance();
+      if (++block == part.to) begin_part();
+    }
   }
 
 private:

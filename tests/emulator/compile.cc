@@ -75,7 +75,8 @@ std::string entries_of(const std::vector<Source> &sources) {
   std::string text = "\n";
   for (const Source &source : sources)
     for (const Entry &entry : find_entries(source.text))
-      text += "EMULATOR_KERNEL(" + entry.name + ")\nEMULATED_BOUND(" + entry.name + ", (" + entry.max_threads + "))\n";
+      text += "EMULATOR_KERNEL(" + entry.name + ")\nEMULATED_BOUNDS(" + entry.name + ", (" + entry.max_threads +
+              "), (" + entry.min_blocks + "))\n";
   return text;
 }
 
@@ -195,11 +196,12 @@ bool write_sources(const std::vector<Source> &sources, const fs::path &folder, s
 // What emulator_prelude.h and translated.h export for an entry. False when there is anything else than expected.
 bool read_kernel(void *library, const std::string &name, KernelRecord *kernel) {
   const auto *bytes = static_cast<const unsigned *>(dlsym(library, ("emulator_parameters_" + name).c_str()));
-  const auto *bound = static_cast<const unsigned *>(dlsym(library, ("emulated_bound_" + name).c_str()));
-  if (!bytes || !bound || name.size() >= sizeof kernel->name) return false;
+  const auto *bounds = static_cast<const unsigned *>(dlsym(library, ("emulated_bounds_" + name).c_str()));
+  if (!bytes || !bounds || name.size() >= sizeof kernel->name) return false;
   *kernel = {};
   memcpy(kernel->name, name.c_str(), name.size() + 1);
-  kernel->max_threads = *bound;
+  kernel->max_threads = bounds[0];
+  kernel->min_blocks = bounds[1];
   for (; *bytes; bytes++) {
     if (kernel->parameter_count == kMostParameters) return false;
     kernel->parameter_bytes[kernel->parameter_count++] = *bytes;

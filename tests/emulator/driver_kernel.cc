@@ -190,6 +190,7 @@ CUresult run(const CUlaunchConfig &config, const CUkern_st &kernel, void **param
   struct emulator_launch launch = {};
   launch.name = kernel.record.name;
   launch.entry = kernel.entry;
+  launch.min_blocks = kernel.record.min_blocks;
   launch.params = parameters;
   const unsigned grid[3] = {config.gridDimX, config.gridDimY, config.gridDimZ};
   const unsigned block[3] = {config.blockDimX, config.blockDimY, config.blockDimZ};

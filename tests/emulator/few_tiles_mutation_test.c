@@ -21,7 +21,7 @@ static const struct mutation one_part_mutations[] = {
     {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part_boxes.cuh",
      "p.page_table[part.sequence * p.page_table_stride + page]", "p.page_table[page]"},
     {"the next pages are those before them", "attention_serving_sm90/one_part_boxes.cuh",
-     "next += cfg::kStages;\\n      look_up(part);", "next += cfg::kStages;"},
+     "next += cfg::kStages;\\n    look_up(part);", "next += cfg::kStages;"},
     {"partial results are merged before all have arrived", "attention_serving_sm90/one_part_result.cuh",
      "if (!arrives_last) wait_for_all();", ";"},
     {"arriving orders nothing", "attention_serving_sm90/one_part_result.cuh", "atom_acq_rel_add(met(),",
@@ -58,7 +58,7 @@ static void test_few_tiles__mistakes_are_caught(void **state) {
   c.cache = SERVING_PAGED;
   c.workspace = true;
   c.rows[0] = c.rows[1] = 1;
-  c.keys[0] = 1500; /* parted among blocks of threads, each part in more blocks than there are stages */
+  c.keys[0] = 2600; /* parted among blocks of threads, each part in more blocks than there are stages */
   c.keys[1] = 70;
   /* Four tiles for sixteen blocks of threads. */
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "8", 1));

@@ -17,7 +17,7 @@ constexpr size_t kMostParameters = 16;
 
 struct KernelRecord {
   char name[128];
-  uint32_t max_threads; // by __launch_bounds__, 0 if unstated
+  uint32_t max_threads, min_blocks; // by __launch_bounds__, 0 if unstated
   uint32_t parameter_count;
   uint32_t parameter_bytes[kMostParameters];
 };

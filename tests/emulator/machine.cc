@@ -58,8 +58,8 @@ void make_threads(Block &block, unsigned count) {
 }
 
 // Registers are handed out in eights, at most 255 a thread; an allocation of 256 counts as that.
-int registers_at_launch(unsigned threads) {
-  return static_cast<int>(std::min(256u, 65536u / std::max(threads, 128u) / 8 * 8));
+int registers_at_launch(unsigned threads, unsigned blocks) {
+  return static_cast<int>(std::min(256u, 65536u / std::max(blocks, 1u) / std::max(threads, 128u) / 8 * 8));
 }
 
 void start_thread(Thread &thread, unsigned block_number) {
@@ -98,7 +98,7 @@ void start_block(Block &block, unsigned number) {
   }
   block.groups = std::vector<Warpgroup>(block.threads.size() / kGroupThreads);
   for (Warpgroup &group : block.groups)
-    group.registers = registers_at_launch(static_cast<unsigned>(block.threads.size()));
+    group.registers = registers_at_launch(static_cast<unsigned>(block.threads.size()), launch.min_blocks);
   block.registers_free = 0;
   block.barriers.fill(Barrier{});
   block.mbarriers.clear();

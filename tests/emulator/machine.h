@@ -35,6 +35,7 @@ struct emulator_launch {
   void (*entry)(void **params); /* called once by each CUDA thread                                                    */
   void **params; /* one pointer a parameter, as cuLaunchKernel takes them; must live until the end      */
   unsigned grid[3], block[3];
+  unsigned min_blocks; /* that a multiprocessor has room for, by __launch_bounds__; 0: one                            */
   unsigned shared_bytes; /* dynamic shared memory                                                              */
   /* Whether all of [address, address + bytes) lies in one allocation of device memory. Called by the thread that
    * called emulator_run(). */

@@ -64,6 +64,22 @@ static const struct mutation few_rows_runs_mutations[] = {
      "begins += of_one;\\n        index++;", "begins += of_one;"},
 };
 
+/* The same in pages a box of which has all bands of a head. */
+static const struct mutation grouped_mutations[] = {
+    {"K is not given back", "attention_serving_sm90/one_part.cuh",
+     "mbarrier_arrive_if(at.keys_empty(slot), lane == 0);", ";"},
+    {"every box is of the first head", "attention_serving_sm90/one_part_boxes.cuh", "part.head * head_bands",
+     "0 * head_bands"},
+    {"every box is of a page's first positions", "attention_serving_sm90/one_part_boxes.cuh", "row / kPatternRows",
+     "0"},
+    {"bands are as far apart as with boxes of a band", "kjit/banded_tile.cuh",
+     "kToNextBand = kGrouped ? kPatternBytes :", "kToNextBand ="},
+    {"rows are as far apart as with boxes of a band", "kjit/banded_tile.cuh",
+     "kToNextPattern = kGrouped ? kBands * kPatternBytes :", "kToNextPattern ="},
+    {"a row of V behind the last key is left", "kjit/banded_tile.cuh", "pattern * (kToNextPattern - kPatternBytes)",
+     "0 * pattern"},
+};
+
 /* Caught by a cache of e4m3 and so few tiles that the kernel with one_part takes them. */
 static const struct mutation narrow_one_part_mutations[] = {
     {"a row of V behind the last key is left", "attention_serving_sm90/one_part_e4m3.cuh", "int i = from * 8 + thread;",
@@ -114,6 +130,9 @@ static void test_one_part__mistakes_with_runs_of_few_rows_are_caught(void **stat
   }
   assert_caught(state, &c, few_rows_runs_mutations,
                 first_or_all(sizeof few_rows_runs_mutations / sizeof *few_rows_runs_mutations));
+  c.head_dim = c.head_dim_v = 128;
+  c.page_size = 128;
+  assert_caught(state, &c, grouped_mutations, first_or_all(sizeof grouped_mutations / sizeof *grouped_mutations));
 }
 
 static void test_one_part__mistakes_with_caches_of_8_bits_are_caught(void **state) {

@@ -121,17 +121,22 @@ std::string translate_dynamic_shared(const std::string &source) {
   return std::regex_replace(source, declaration, "$1 *const $2 = ($1 *)emulated_dynamic_shared();");
 }
 
-// The text between the brackets at `open`, up to the first comma outside of further ones.
-std::string first_argument(const std::string &source, const std::string &text, size_t open) {
-  size_t at = open + 1;
-  while (at < text.size() && text[at] != ',' && text[at] != ')')
+// The texts between the brackets at `open`, parted at the commas outside of further ones.
+std::vector<std::string> arguments_at(const std::string &source, const std::string &text, size_t open) {
+  std::vector<std::string> found;
+  size_t from = open + 1, at = from;
+  while (at < text.size()) {
+    if (text[at] == ',' || text[at] == ')') found.push_back(source.substr(from, at - from));
+    if (text[at] == ')') break;
+    if (text[at] == ',') from = at + 1;
     at = text[at] == '(' ? skip_brackets(text, at) : at + 1;
-  return source.substr(open + 1, at - open - 1);
+  }
+  return found;
 }
 
 // The entry whose __global__ ends at `at`; without a name when this is no function.
 Entry read_entry(const std::string &source, const std::string &text, size_t at) {
-  Entry entry = {"", "0"};
+  Entry entry = {"", "0", "0"};
   for (;;) {
     at = skip_blanks(text, at);
     const std::string word = word_at(text, at);
@@ -143,7 +148,11 @@ Entry read_entry(const std::string &source, const std::string &text, size_t at) 
       entry.name = word;
       return entry;
     }
-    if (word == "__launch_bounds__") entry.max_threads = first_argument(source, text, at);
+    if (word == "__launch_bounds__") {
+      const std::vector<std::string> bounds = arguments_at(source, text, at);
+      if (!bounds.empty()) entry.max_threads = bounds[0];
+      if (bounds.size() > 1) entry.min_blocks = bounds[1];
+    }
     at = skip_brackets(text, at);
     if (at == std::string::npos) return {};
   }

@@ -14,9 +14,9 @@ namespace emulator {
 //   extern __shared__ char name[];            ->  char *const name = (char *)emulated_dynamic_shared();
 std::string translate(const std::string &source);
 
-// extern "C" __global__ functions, and the text of their launch bound ("0" when there is none).
+// extern "C" __global__ functions, and the texts of their launch bounds ("0" when there is none).
 struct Entry {
-  std::string name, max_threads;
+  std::string name, max_threads, min_blocks;
 };
 std::vector<Entry> find_entries(const std::string &source);
 

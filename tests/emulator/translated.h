@@ -5,11 +5,12 @@
 
 #include <stdbool.h>
 
-// The most threads that a kernel's launch bound allows; the compiler of the source reads it from the object.
-#define EMULATED_BOUND(name, threads)                                                                                  \
+// What a kernel's launch bounds say: the most threads of a block, and how many blocks a multiprocessor has room for.
+// The compiler of the source reads it from the object.
+#define EMULATED_BOUNDS(name, threads, blocks)                                                                         \
   extern "C" {                                                                                                         \
-  extern __attribute__((visibility("default"))) const unsigned emulated_bound_##name;                                  \
-  const unsigned emulated_bound_##name = (threads);                                                                    \
+  extern __attribute__((visibility("default"))) const unsigned emulated_bounds_##name[2];                              \
+  const unsigned emulated_bounds_##name[2] = {(threads), (blocks)};                                                    \
   }
 
 // FNV-1a of a PTX text.

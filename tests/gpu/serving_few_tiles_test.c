@@ -201,6 +201,26 @@ static void test_serving_few_tiles__more_tiles_of_few_rows_are_right(void **stat
   expect_every(state, cases, 5, STEP(3));
 }
 
+/* The same in small pages, a box of which has all columns of a head; those below 8 positions are another kernel's. */
+static void test_serving_few_tiles__more_tiles_in_small_pages_are_right(void **state) {
+  static const int keys[][7] = {
+      {1700, 0, 130, 900, 1, 700, 2000}, {500, 500, 500, 500, 500, 500, 500}, {3000, 5, 600, 0, 128, 129, 1280}};
+  static const int pages[] = {16, 1, 8, 4, 32, 2, 64, 1, 16}, sizes[] = {128, 128, 128, 64, 128, 40, 128, 128, 64};
+  struct serving_case cases[9];
+  for (int i = 0; i < 9; i++) {
+    const int rows = i == 6 || i == 7 ? 6 : 1 + i % 2;
+    cases[i] = plain_case(7, (const int[]){rows, rows, rows, rows, rows, rows, rows}, keys[i % 3]);
+    cases[i].heads_kv = MULTIPROCESSORS / 6 + i % 3;
+    cases[i].page_size = pages[i];
+    cases[i].group = i % 2 ? 7 : 4;
+    cases[i].causal = i % 4 != 2;
+    cases[i].dtype = i % 5 == 4 ? KJIT_FP16 : KJIT_BF16;
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].head_dim = cases[i].head_dim_v = sizes[i];
+  }
+  expect_every(state, cases, 9, STEP(4));
+}
+
 /* K and V of 8 bits: one to four warps along the keys, one part and several, NaN behind the last key. */
 static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
   static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
@@ -337,6 +357,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__many_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__more_tiles_of_many_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__more_tiles_of_few_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__more_tiles_in_small_pages_are_right),
       cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),

@@ -44,32 +44,6 @@ static void destroy_maps(kjit_runtime *runtime, void *maps) {
 
 static const struct runtime_slot slot = {create_maps, destroy_maps};
 
-/* Bands from a head to the next. */
-static int32_t bands_of_head(const struct attention_serving_params *params,
-                             const struct attention_serving_strides *strides) {
-  return params->heads_kv == 1 ? 0 : (int32_t)(strides->head / SM90_CHUNK_COLUMNS);
-}
-
-/* Pages as (columns of a band, rows of a pattern, bands, patterns, pages): a box is all bands of a head's rows. The
- * bands of all heads are one axis, whose step is a band. */
-static struct runtime_tensor describe_groups(const struct attention_serving_params *params, const void *data,
-                                             const struct attention_serving_strides *strides,
-                                             const struct prefill_config *config, int32_t columns, int32_t rows) {
-  const uint64_t bands = (uint64_t)(columns / SM90_CHUNK_COLUMNS), pages = (uint64_t)params->cache_rows;
-  const uint64_t patterns = (uint64_t)params->page_size / PREFILL_PATTERN_ROWS;
-  const uint64_t heads = (uint64_t)(params->heads_kv - 1) * (uint64_t)bands_of_head(params, strides);
-  const uint64_t row = serving_box_stride(strides->seq, (uint64_t)params->page_size, (uint64_t)columns);
-  return (struct runtime_tensor){
-      .address = (uintptr_t)data,
-      .size = {SM90_CHUNK_COLUMNS, PREFILL_PATTERN_ROWS, heads + bands, patterns, pages},
-      .stride = {row, SM90_ROW_BYTES, row * PREFILL_PATTERN_ROWS,
-                 serving_box_stride(strides->batch, pages, (uint64_t)columns)},
-      .box = {PREFILL_PATTERN_ROWS, (uint32_t)bands, (uint32_t)(rows / PREFILL_PATTERN_ROWS)},
-      .rank = 5,
-      .dtype = config->dtype,
-      .promotion = KJIT_MAP_PROMOTION_256B};
-}
-
 static struct runtime_tensor describe_keys(const struct attention_serving_params *params, const void *data,
                                            const struct attention_serving_strides *strides,
                                            const struct prefill_config *config, int32_t columns, int32_t rows) {
@@ -78,7 +52,7 @@ static struct runtime_tensor describe_keys(const struct attention_serving_params
     return serving_box_describe(params, data, strides, KJIT_FP8_E4M3, columns, rows, KJIT_MAP_PROMOTION_128B);
   if (config->loads == PREFILL_LOADS_BANDS)
     return serving_box_describe(params, data, strides, config->dtype, columns, rows, KJIT_MAP_PROMOTION_256B);
-  return describe_groups(params, data, strides, config, columns, rows);
+  return serving_box_describe_bands(params, data, strides, config->dtype, columns, rows, KJIT_MAP_PROMOTION_256B);
 }
 
 /* Q: (columns, rows, heads, sequences) or, with packed heads, (columns, heads of a group, rows, groups, sequences). */
@@ -142,8 +116,8 @@ kjit_status prefill_argument(kjit_runtime *runtime, const int32_t *values,
   *to = (struct attention_prefill_params){.serving = *params, .order = (int *)params->partials};
   to->slots = (float *)(void *)((char *)to->order + prefill_order_bytes((uint32_t)params->runs, params->batch));
   to->box_rows = page && page < config->tile_n ? page : config->tile_n;
-  to->key_bands = bands_of_head(params, &params->k_stride);
-  to->value_bands = bands_of_head(params, &params->v_stride);
+  to->key_bands = serving_box_bands_of_head(params, &params->k_stride);
+  to->value_bands = serving_box_bands_of_head(params, &params->v_stride);
   to->l2_keys = (int)(L2_FOR_KEYS / key_bytes);
   fill_base(params, config, &to->base);
   const struct key key = {

@@ -15,6 +15,7 @@
 #include "attention/prefill/prefill_config.h"
 #include "attention/prefill/prefill_serving.h"
 #include "attention/rule.h"
+#include "attention/serving/serving_box.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
@@ -109,9 +110,7 @@ static bool has_few(const struct serving_problem *problem, int32_t packed) {
  * box for each. A cache of 8 bits has bands of twice as many columns. */
 static int32_t loads_of(const struct serving_problem *problem) {
   if (problem->is_narrow) return PREFILL_LOADS_WIDENED;
-  const bool whole = problem->head_dim % SM90_CHUNK_COLUMNS == 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS == 0;
-  const bool many = integer_max(problem->head_dim, problem->head_dim_v) > SM90_CHUNK_COLUMNS;
-  return problem->page_size && problem->is_banded && whole && many ? PREFILL_LOADS_GROUPS : PREFILL_LOADS_BANDS;
+  return serving_box_has_all_bands(problem) ? PREFILL_LOADS_GROUPS : PREFILL_LOADS_BANDS;
 }
 
 static void load_row_by_row(struct prefill_config *config) {

@@ -52,14 +52,16 @@ static int32_t common_power_of_two(int32_t a, int32_t b) {
 /* L2 fetches up to 128 bytes at a time, a row of a box: attention/decode/decode_call.c. With e4m3 and heads of 64
  * columns the half that is the next head's is worth fetching: 87 us against 101 on an H200. */
 static struct runtime_tensor describe(const struct attention_serving_params *params, const void *data,
-                                      const struct attention_serving_strides *strides, int32_t dtype, int32_t columns,
-                                      int32_t rows) {
+                                      const struct attention_serving_strides *strides,
+                                      const struct serving_sm90_config *config, int32_t columns, int32_t rows) {
+  const int32_t dtype = config->cache;
   const uint64_t bytes = SERVING_BOX_ELEMENT_BYTES;
   const kjit_map_promotion promotion =
       dtype == KJIT_FP8_E4M3 ? KJIT_MAP_PROMOTION_128B
                              : tensor_box_row_promotion((uint64_t)columns * bytes, (uint64_t)strides->seq * bytes,
                                                         (uint64_t)strides->head * bytes, KJIT_MAP_PROMOTION_128B);
-  return serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
+  return config->grouped ? serving_box_describe_bands(params, data, strides, dtype, columns, rows, promotion)
+                         : serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
 }
 
 static int log2_of(int value) {
@@ -115,7 +117,7 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->lse = params->lse;
   to->lse_batch_stride = params->lse_batch_stride;
   to->lse_head_stride = params->lse_head_stride;
-  if (!config->gathered) return;
+  if (!config->gathered && !config->grouped) return;
   const int32_t heads = params->heads_kv;
   to->k_rows = rows_of(params->k, &params->k_stride, params->cache_rows, params->page_size, heads);
   to->v_rows = rows_of(params->v, &params->v_stride, params->cache_rows, params->page_size, heads);
@@ -136,9 +138,8 @@ kjit_status serving_sm90_encode(kjit_runtime *runtime, const int32_t *values,
     to->serving = *params;
     to->box_rows = box_rows;
   }
-  const struct key key = {
-      {describe(params, params->k, &params->k_stride, config->cache, config->head_dim, box_rows),
-       describe(params, params->v, &params->v_stride, config->cache, config->head_dim_v, box_rows)}};
+  const struct key key = {{describe(params, params->k, &params->k_stride, config, config->head_dim, box_rows),
+                           describe(params, params->v, &params->v_stride, config, config->head_dim_v, box_rows)}};
   const bool found = recent_get(maps, &key, to);
   if (is_again) *is_again = found;
   if (found) return KJIT_OK;

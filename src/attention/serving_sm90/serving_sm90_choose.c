@@ -16,14 +16,14 @@
  *    keys are as many bytes as 64 keys of 128 columns: 1.09 and 1.13 times as fast with lengths of 200 to 16,000, 1.00
  *    in the mean of 24 problems of equal lengths.
  * 4. The same with more tiles, several of which a block of threads computes one after the other (runs). Measured on an
- *    H200: 1.00 to 1.13 times as fast with up to 64 rows, 1.04 in the mean of 12 problems; with more 0.97 to 1.52
- *    times, 1.22 in the mean of 18. Where a block of keys is several boxes of TMA, the warp that issues them has less
- *    time to multiply: with fewer than 16 packed rows and long sequences the other kernel is 1 to 4 % faster then.
+ *    H200: 0.99 to 1.24 times as fast with up to 64 rows, 1.04 in the mean of 25 problems; with more 0.97 to 1.52
+ *    times, 1.22 in the mean of 18. With up to 64 rows one box of TMA has all bands of a head where pages hold it.
  *
  * Pure; any thread. */
 #include <string.h>
 
 #include "attention/rule.h"
+#include "attention/serving/serving_box.h"
 #include "attention/serving_sm90/serving_sm90_config.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention/sm90/sm90_config.h"
@@ -40,8 +40,6 @@ enum {
   ONE_PART_BLOCKS_OF_TILE = 4, /* at least so many blocks of threads for a tile; and the same */
   RUNS_MAX_BATCH = 256,        /* a lane has eight sequences */
   RUNS_TILES_PER_SM = 7,       /* at most, so that their blocks of keys are fewer than 2^30 */
-  RUNS_LEAST_PAGE = 64,        /* positions of a page, or at least so many rows: */
-  RUNS_LEAST_ROWS = 16,        /* packed */
   MANY_ROWS = 128,             /* of two warpgroups */
   MANY_ROWS_BLOCKS_PER_SM = 1, /* with more than 64 rows of a sequence */
   MANY_ROWS_BLOCKS_OF_TILE = 2,
@@ -145,8 +143,7 @@ bool serving_sm90_is_for_runs(const struct serving_problem *problem, uint32_t mu
   const int64_t all = multiprocessors;
   if (serving_sm90_is_for_one_part(problem, multiprocessors) || problem->rotates || is_gathered(problem)) return false;
   if (problem->packed_rows <= SERVING_SM90_M)
-    return (problem->page_size % RUNS_LEAST_PAGE == 0 || problem->packed_rows >= RUNS_LEAST_ROWS) &&
-           is_simple_call(problem, RUNS_MAX_BATCH) &&
+    return is_simple_call(problem, RUNS_MAX_BATCH) &&
            count_tiles(problem, all * RUNS_TILES_PER_SM) <= all * RUNS_TILES_PER_SM;
   const int64_t most = problem->packed_rows <= MANY_ROWS ? all * 11 / 10 : all * 5 / 6;
   return is_simple_call(problem, ONE_PART_MAX_BATCH) && count_tiles(problem, most) <= most;
@@ -171,6 +168,8 @@ static void choose_one_part(struct serving_sm90_config *config, const struct ser
   config->one_part = 1;
   config->runs = has_runs;
   config->gathered = is_gathered(problem);
+  config->grouped =
+      has_runs && problem->packed_rows <= SERVING_SM90_M && !config->gathered && serving_box_has_all_bands(problem);
   if (problem->packed_rows <= SERVING_SM90_M) {
     serving_sm90_set_few_rows(config);
     return;

@@ -11,18 +11,18 @@
 #include "family/config.h"
 
 enum {
-  ROW_STEP = 16,            /* rows of a warp's accumulators */
-  LEAST_BOX = 8,            /* rows of the smallest box */
-  QUARTERS = 4,             /* of a block of keys, one for each warp that loads rows */
-  MAX_KEYS = 128,           /* a lane looks up the page of each box */
-  MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
-  MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
-  MAX_ONE_PART_ROWS = 128,  /* of two warpgroups */
-  MAX_OWN_QUERY = 128,      /* columns of Q that a thread has registers for, with a narrow cache */
-  BOXES = 32,               /* in all stages: a lane of a warp has each; with gathered each row of a warp's quarter */
-  MIN_STAGES = 2,           /* a block is loaded while another is used */
-  MAX_STAGES = 16,          /* more does not fit with any block worth having */
-  MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
+  ROW_STEP = 16,           /* rows of a warp's accumulators */
+  LEAST_BOX = 8,           /* rows of the smallest box */
+  QUARTERS = 4,            /* of a block of keys, one for each warp that loads rows */
+  MAX_KEYS = 128,          /* a lane looks up the page of each box */
+  MIN_ONE_PART_KEYS = 64,  /* blocks of keys are counted up to 2^20 */
+  MAX_ONE_PART_HEAD = 128, /* Q is held in registers */
+  MAX_ONE_PART_ROWS = 128, /* of two warpgroups */
+  MAX_OWN_QUERY = 128,     /* columns of Q that a thread has registers for, with a narrow cache */
+  BOXES = 32,            /* looked up together: a lane of a warp has each; with gathered each row of a warp's quarter */
+  MIN_STAGES = 2,        /* a block is loaded while another is used */
+  MAX_STAGES = 16,       /* more does not fit with any block worth having */
+  MAX_BLOCKS_PER_SM = 2, /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
   SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
   SYSTEM_BYTES = 1024       /* that the driver takes of each block's */
 };
@@ -55,11 +55,16 @@ static uint32_t bands(int32_t columns, uint32_t element_bytes) {
 
 /* Of a block. */
 static uint32_t threads_of(const struct serving_sm90_config *config) {
-  return config->one_part ? SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows) : SERVING_SM90_THREADS;
+  return config->one_part ? SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows, config->runs) : SERVING_SM90_THREADS;
 }
 
 bool serving_sm90_appends(const struct serving_sm90_config *config) {
   return config->one_part && !config->runs && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
+}
+
+/* A second warpgroup loads (one_part.cuh). */
+static bool loads_apart(const struct serving_sm90_config *config) {
+  return config->runs && config->rows == SERVING_SM90_M;
 }
 
 /* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
@@ -73,8 +78,8 @@ static uint32_t shared_query_bytes(const struct serving_sm90_config *config) {
 }
 
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part and 64
- * rows only the latter, and behind it Q where that is rotated, and new keys; with a narrow cache each warp's O and,
- * behind these, maxima and sums, and Q of large heads. */
+ * rows only the latter, and without runs behind it Q where that is rotated, and new keys; with a narrow cache each
+ * warp's O and, behind these, maxima and sums, and Q of large heads. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t workers =
       config->one_part ? SERVING_SM90_ONE_PART_WORKERS((uint32_t)config->rows) : SERVING_SM90_WORKERS;
@@ -87,6 +92,7 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
   }
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8 + shared_query_bytes(config);
+  if (loads_apart(config)) return merge;
   return q > merge ? q : merge;
 }
 
@@ -119,8 +125,8 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* The registers that S, P and O, and Q with one_part and 64 rows, may take of the 255 or 168 that a thread has with 1
  * or 2 blocks on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads; with rows
- * 128 232, because that warp's warpgroup leaves its registers to the others. The rest is for addresses, the walk along
- * the tiles, row maxima and sums, and for what the compiler needs. */
+ * 128 232, and with runs and rows 64 200, because that warp's warpgroup leaves its registers to the others. The rest is
+ * for addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
   static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
   return most[config->one_part ? 0 : config->blocks_per_sm - 1];
@@ -146,6 +152,19 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
     return rule_broken(error, "head_dim_v", config->head_dim_v, "a multiple of 16 with cache FP8_E4M3");
   if (config->keys % (warps * ROW_STEP) == 0) return KJIT_OK;
   return rule_broken(error, "keys", config->keys, "a multiple of 1024 / rows with cache FP8_E4M3");
+}
+
+/* Of the bands that a box has. */
+static bool has_whole_bands(const struct serving_sm90_config *config) {
+  return config->head_dim % SERVING_SM90_BAND_COLUMNS == 0 && config->head_dim_v % SERVING_SM90_BAND_COLUMNS == 0;
+}
+
+static kjit_status check_grouped(const struct serving_sm90_config *config, kjit_error *error) {
+  if (!rule_is_between(config->grouped, 0, 1)) return rule_broken(error, "grouped", config->grouped, "0 or 1");
+  if (config->grouped && (!loads_apart(config) || !has_whole_bands(config)))
+    return rule_broken(error, "grouped", config->grouped,
+                       "0 without runs, with rows 128 and with heads of other than 64 or 128 columns");
+  return KJIT_OK;
 }
 
 static kjit_status check_one_part(const struct serving_sm90_config *config, kjit_error *error) {
@@ -206,7 +225,8 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   if (status == KJIT_OK) status = rule_check_head("head_dim_v", config->head_dim_v, error);
   if (status == KJIT_OK) status = check_tile(config, error);
   if (status == KJIT_OK) status = check_narrow(config, error);
-  return status == KJIT_OK ? check_one_part(config, error) : status;
+  if (status == KJIT_OK) status = check_one_part(config, error);
+  return status == KJIT_OK ? check_grouped(config, error) : status;
 }
 
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {

@@ -150,7 +150,7 @@ static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of
   problem = few_tiles();
   half.sm_count /= 2;
   assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &half, &choice, &error), &error);
-  assert_int_equal(0, serving_sm90_view(choice.values)->one_part);
+  assert_int_equal(1, serving_sm90_view(choice.values)->runs);
 }
 
 /* More than 64 rows: tiles of 128 rows with a block of threads on each multiprocessor, two or more of them a tile, as

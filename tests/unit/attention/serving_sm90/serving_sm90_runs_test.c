@@ -26,12 +26,10 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++)
     assert_true(has_runs(&problem));
   problem.packed_rows = problem.group;
-  problem.page_size = 32; /* a block of keys is several boxes of TMA */
-  assert_false(has_runs(&problem));
-  problem.packed_rows = 16;
-  assert_true(has_runs(&problem));
+  for (problem.page_size = 1; problem.page_size <= 256; problem.page_size *= 2)
+    assert_int_equal(has_runs(&problem), problem.page_size >= 8);
   problem.page_size = 0;
-  problem.packed_rows = problem.group;
+  assert_true(has_runs(&problem));
   assert_false(serving_sm90_appends(serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)));
   problem.batch = 116;
   assert_false(has_runs(&problem));
@@ -44,7 +42,7 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   problem.rotates = true;
   assert_false(has_runs(&problem));
   problem.rotates = false;
-  problem.page_size = 4;
+  problem.page_size = 24;
   assert_false(has_runs(&problem));
   problem.page_size = 64;
   problem.is_simple = false;
@@ -53,6 +51,39 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   problem.batch = 16;
   problem.is_narrow = true;
   assert_false(has_runs(&problem));
+}
+
+static struct serving_sm90_config config_of(const struct serving_problem *problem) {
+  const struct serving_choice choice = choose(problem, KJIT_SERVING_ATTEND);
+  assert_ptr_equal(choice.family, &serving_sm90_serving_family);
+  return *serving_sm90_view(choice.values);
+}
+
+/* A box has all bands of a head where pages hold it and heads are several whole bands. */
+static void test_serving_sm90_runs__load_pages_by_whole_heads(void **state) {
+  static const int64_t sizes[][3] = {{128, 128, 1}, {64, 128, 1}, {64, 64, 0}, {72, 128, 0}, {40, 40, 0}};
+  struct serving_problem problem = many_tiles();
+  (void)state;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    problem.head_dim = sizes[i][0];
+    problem.head_dim_v = sizes[i][1];
+    for (problem.page_size = 8; problem.page_size <= 256; problem.page_size *= 2) {
+      problem.is_banded = true;
+      assert_int_equal(config_of(&problem).grouped, sizes[i][2]);
+      problem.is_banded = false;
+      assert_int_equal(config_of(&problem).grouped, 0);
+    }
+  }
+  problem = many_tiles();
+  problem.is_banded = true;
+  problem.page_size = 0;
+  assert_int_equal(config_of(&problem).grouped, 0);
+  problem.page_size = 16;
+  problem.packed_rows = 128;
+  problem.batch = 9;
+  problem.rows = 9 * 128 / problem.group;
+  assert_int_equal(config_of(&problem).runs, 1);
+  assert_int_equal(config_of(&problem).grouped, 0);
 }
 
 /* Tiles of 128 rows have them where attention_prefill_sm90 would leave multiprocessors without work. */
@@ -85,15 +116,35 @@ static void test_serving_sm90_runs__configs_are_legal_or_named(void **state) {
   config.runs = 2;
   assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
   assert_non_null(strstr(error.message, "runs is 2: must be 0 or 1"));
-  config.runs = config.gathered = 1;
+  config.runs = 1;
+  config.one_part = 0;
   error_clear(&error);
   assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
-  assert_non_null(strstr(error.message, "runs is 1: must be 0 with one_part 0, with gathered 1"));
+  assert_non_null(strstr(error.message, "runs is 1: must be 0 with one_part 0"));
+  static const struct {
+    int32_t head_dim_v, runs, gathered, grouped;
+    const char *message;
+  } wrong[] = {{128, 1, 0, 2, "grouped is 2: must be 0 or 1"},
+               {128, 0, 0, 1, "grouped is 1: must be 0 without runs"},
+               {128, 1, 1, 0, "runs is 1: must be 0 with one_part 0, with gathered 1"},
+               {72, 1, 0, 1, "heads of other than 64 or 128 columns"}};
+  config.one_part = 1;
+  config.stages = 2; /* which fit without runs, too */
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    config.head_dim_v = wrong[i].head_dim_v;
+    config.runs = wrong[i].runs;
+    config.gathered = wrong[i].gathered;
+    config.grouped = wrong[i].grouped;
+    error_clear(&error);
+    assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
+    assert_non_null(strstr(error.message, wrong[i].message));
+  }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_sm90_runs__are_for_more_tiles),
+      cmocka_unit_test(test_serving_sm90_runs__load_pages_by_whole_heads),
       cmocka_unit_test(test_serving_sm90_runs__are_for_some_tiles_of_128_rows),
       cmocka_unit_test(test_serving_sm90_runs__configs_are_legal_or_named),
   };
