@@ -34,6 +34,11 @@ FASTEST_CLOCK_HZ = 3e9
 #: Takes LEAST_SPIN or longer: no card writes 10 TB/s.
 FILL_BYTES = 1 << 29
 
+#: What empties L2. Zeros leave lines behind that have to be written back while the call loads; reads do not, and
+#: cost more time themselves.
+FLUSHES = ("zeros", "reads")
+READ_BYTES = 1 << 29
+
 
 def _make_spin(flush: bool) -> Callable[[float], None]:
     """spin(seconds) keeps the GPU busy at least so long.
@@ -55,6 +60,14 @@ def _make_spin(flush: bool) -> Callable[[float], None]:
     return fill
 
 
+def _make_flush(kind: str) -> Run:
+    if kind == "zeros":
+        size = 2 * torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        return torch.empty(max(size, 64 << 20), dtype=torch.uint8, device="cuda").zero_
+    memory, total = torch.ones(READ_BYTES // 4, device="cuda"), torch.zeros((), device="cuda")
+    return lambda: torch.sum(memory, dim=0, out=total)
+
+
 def _host_seconds(run: Run) -> float:
     """What it costs the host to enqueue a call and its events: the least of three, for what disturbs only adds."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
@@ -70,14 +83,14 @@ def _host_seconds(run: Run) -> float:
 
 
 class Clock:
-    """Each round runs every function once, in an order drawn anew. flush=False leaves L2 as it is.
+    """Each round runs every function once, in an order drawn anew. flush=False leaves L2 as it is; `by` is one of
+    FLUSHES.
 
     `late` counts the calls that the GPU did not have to wait for: their times hold host time.
     """
 
-    def __init__(self, flush: bool = True) -> None:
-        size = 2 * torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-        self._flush = torch.empty(max(size, 64 << 20), dtype=torch.uint8, device="cuda") if flush else None
+    def __init__(self, flush: bool = True, by: str = FLUSHES[0]) -> None:
+        self._flush = _make_flush(by) if flush else None
         self._spin, self._spin_seconds = _make_spin(flush), LEAST_SPIN
         self.late = 0
 
@@ -89,7 +102,7 @@ class Clock:
     def _enqueue(self, run: Run) -> tuple[Any, Any]:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         if self._flush is not None:
-            self._flush.zero_()
+            self._flush()
         self._spin(self._spin_seconds)
         begin.record()
         run()

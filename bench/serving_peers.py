@@ -2,12 +2,15 @@
 """Serving attention beside FlashAttention-3, and beside PyTorch's cuDNN where that computes the same.
 
 usage: serving_peers.py [--sets dense,paged,prefill] [--part I/N] [--rounds N] [--seconds N] [--fa3 MODULE]
-                        [--out FOLDER]
+                        [--flush zeros,reads] [--out FOLDER]
        serving_peers.py --draw FILE.csv --out FOLDER
 
-All peers take turns in one run, the L2 cache flushed before each call (gpu_clock.py). FlashAttention-3 gets its
+All peers take turns in one run, the L2 cache flushed before each call (gpu_clock.py): by zeros, which have to be
+written back while the call loads, or by reads, or one after the other by both. FlashAttention-3 gets its
 schedule (get_scheduler_metadata) beforehand, as a step of many layers has it. Bandwidth counts keys and values once;
-TFLOP/s the products that the mask leaves. FOLDER receives serving_peers.csv, .md and .png.
+TFLOP/s the products that the mask leaves.
+
+FOLDER receives serving_peers.csv, .md and .png.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from tables import find_package, markdown, number, pyplot, read_csv, save_figure
 
 find_package()
 
-HEAD = ("set", "problem", "peer", "microseconds", "gigabytes", "gigaflops", "copy_tb_s")
+HEAD = ("set", "problem", "peer", "microseconds", "gigabytes", "gigaflops", "copy_tb_s", "flush")
+FLUSHES = ("zeros", "reads")  # gpu_clock.FLUSHES, which needs PyTorch
 SETS = ("dense", "paged", "prefill")
 HEADS = ((32, 8), (64, 8), (16, 1), (32, 32))
 MOST_BYTES = 24 << 30
@@ -206,8 +210,8 @@ def measure(options: argparse.Namespace) -> list[tuple[Any, ...]]:
     except ImportError as error:
         print(f"no FlashAttention-3: {error}", flush=True)
     torch.manual_seed(0)
-    clock, deadline = Clock(), time.monotonic() + options.seconds
-    copy = medians(clock.rounds({"copy": make_copy()}, 9))["copy"]
+    clocks, deadline = {by: Clock(by=by) for by in options.flush}, time.monotonic() + options.seconds
+    copy = medians(clocks[options.flush[0]].rounds({"copy": make_copy()}, 9))["copy"]
     copied = 2 * (1 << 30) / copy / 1e9
     print(f"copy: {copied:.2f} TB/s", flush=True)
     part, parts = map(int, options.part.split("/"))
@@ -217,26 +221,30 @@ def measure(options: argparse.Namespace) -> list[tuple[Any, ...]]:
             print("no time left", flush=True)
             break
         try:
-            tensors = Tensors(torch, problem)
-            times = medians(clock.rounds(peers_of(tensors, kjit, fa3), options.rounds, until=deadline))
+            peers = peers_of(Tensors(torch, problem), kjit, fa3)
+            times = {by: medians(clock.rounds(peers, options.rounds, until=deadline)) for by, clock in clocks.items()}
         except Exception as error:  # one problem must not end the others
             print(f"{problem}: {type(error).__name__}: {str(error)[:100]}", flush=True)
             continue
-        print(f"{problem}: " + ", ".join(f"{name} {ms * 1000:.1f}" for name, ms in times.items()), flush=True)
-        for name, ms in times.items():
-            facts = round(problem.bytes / 1e9, 4), round(problem.flops / 1e9, 2), round(copied, 3)
-            results.append((problem.set, str(problem), name, round(ms * 1000, 2), *facts))
-    if clock.late:
-        print(f"{clock.late} calls were enqueued late: their times hold host time", flush=True)
+        facts = round(problem.bytes / 1e9, 4), round(problem.flops / 1e9, 2), round(copied, 3)
+        for by, of_flush in times.items():
+            text = ", ".join(f"{name} {ms * 1000:.1f}" for name, ms in of_flush.items())
+            print(f"{problem}, flushed by {by}: {text}", flush=True)
+            results += [(problem.set, str(problem), name, round(ms * 1000, 2), *facts, by)
+                        for name, ms in of_flush.items()]  # fmt: skip
+    late = sum(clock.late for clock in clocks.values())
+    if late:
+        print(f"{late} calls were enqueued late: their times hold host time", flush=True)
     return results
 
 
 class Row:
-    """One problem's figures by peer."""
+    """One problem's figures by peer, behind one kind of flush."""
 
     def __init__(self, lines: list[dict[str, str]]) -> None:
         first = lines[0]
         self.set, self.problem, self.copy = first["set"], first["problem"], float(first["copy_tb_s"])
+        self.flush = first.get("flush", FLUSHES[0])
         self.gigabytes, self.gigaflops = float(first["gigabytes"]), float(first["gigaflops"])
         self.microseconds = {line["peer"]: float(line["microseconds"]) for line in lines}
 
@@ -252,28 +260,44 @@ class Row:
         return amount / self.microseconds[peer] * 1e3
 
 
-def table_of(rows: list[Row]) -> str:
+def summary_of(rows: list[Row]) -> str:
+    factors = [row.factor for row in rows if row.factor]
+    if not factors:
+        return ""
+    mean = math.exp(statistics.mean(map(math.log, factors)))
+    return f", × {number(mean, 3)} in the geometric mean, least {number(min(factors), 2)}"
+
+
+def table_of(all_rows: list[Row]) -> str:
+    """One set's problems. Columns behind a second kind of flush follow those behind the first."""
+    flush = all_rows[0].flush
+    rows = [row for row in all_rows if row.flush == flush]
+    second = {row.problem: row for row in all_rows if row.flush != flush}
     unit = "TFLOP/s" if rows[0].set == "prefill" else "TB/s"
     names = [name for name in ("kjit", "FA3", "cuDNN") if any(name in row.microseconds for row in rows)]
     head = ["problem", *(f"{name} µs" for name in names), f"kjit {unit}", "of the copy", "× best other"]
+    if second:
+        head += [*(f"{name}, {next(iter(second.values())).flush}" for name in names), "× best other"]
     lines = []
     for row in rows:
         share = None if unit == "TFLOP/s" else row.rate("kjit") / row.copy
         digits = 0 if unit == "TFLOP/s" else 2
         lines.append([row.problem, *(number(row.microseconds.get(name), 1) for name in names),
                       number(row.rate("kjit"), digits), number(share, 2), number(row.factor, 2)])  # fmt: skip
-    factors = [row.factor for row in rows if row.factor]
-    title = f"{rows[0].set}: {len(rows)} problems"
-    if factors:
-        mean = math.exp(statistics.mean(map(math.log, factors)))
-        title += f", × {number(mean, 3)} in the geometric mean, least {number(min(factors), 2)}"
-    return f"{title}.\n\n{markdown(head, lines)}"
+        if second:
+            other = second.get(row.problem)
+            lines[-1] += [number(other.microseconds.get(name) if other else None, 1) for name in names]
+            lines[-1].append(number(other.factor if other else None, 2))
+    title = f"{rows[0].set}: {len(rows)} problems, L2 flushed by {flush}{summary_of(rows)}"
+    if second:
+        title += f"; flushed by {next(iter(second.values())).flush}{summary_of(list(second.values()))}"
+    return f"{wrapped(title + '.')}\n\n{markdown(head, lines)}"
 
 
 def read_rows(path: Path) -> list[Row]:
-    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    found: dict[tuple[str, str, str], list[dict[str, str]]] = {}
     for line in read_csv(path):
-        found.setdefault((line["set"], line["problem"]), []).append(line)
+        found.setdefault((line["set"], line["problem"], line.get("flush", FLUSHES[0])), []).append(line)
     return [row for row in map(Row, found.values()) if "kjit" in row.microseconds]
 
 
@@ -282,7 +306,7 @@ def draw(rows: list[Row], folder: Path) -> None:
     kinds = [kind for kind in SETS if any(row.set == kind and row.factor for row in rows)]
     figure, axes = pyplot().subplots(1, len(kinds), figsize=(4.8 * len(kinds), 3.6), squeeze=False)
     for axis, kind in zip(axes[0], kinds):
-        chosen = [row for row in rows if row.set == kind and row.factor]
+        chosen = [row for row in rows if row.set == kind and row.factor and row.flush == rows[0].flush]
         amounts = [row.gigaflops / 1e3 if kind == "prefill" else row.gigabytes for row in chosen]
         axis.scatter(amounts, [row.factor for row in chosen], s=14)
         axis.axhline(1, color="0.5", linewidth=1)
@@ -312,6 +336,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--fa3", default="flash_attn_interface", help="module with FlashAttention-3's functions")
+    parser.add_argument("--flush", type=words(FLUSHES), default=list(FLUSHES[:1]))
     parser.add_argument("--draw", type=Path)
     parser.add_argument("--out", type=Path, default=Path("."))
     options = parser.parse_args()

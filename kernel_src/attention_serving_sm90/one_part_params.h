@@ -34,6 +34,8 @@ struct attention_serving_one_part_params {
   int page_shift;   /* log2 of a page's positions */
   int cache_rows;   /* a page, or row of the cache, that does not exist */
   float scale_log2;
+  int abreast_log2; /* with runs: log2 of the key heads that neighbouring blocks of threads have; they divide the heads
+                       and the blocks of threads of the grid */
   const void *q;
   struct attention_serving_strides q_stride;
   float *partials;

@@ -171,12 +171,18 @@ private:
     return p.row_tiles > 1 ? cfg::kRows : rows;
   }
 
+  // The block of threads that computes a part of the tile.
+  KJIT_DEVICE int block_of(int number) const {
+    const int ahead = number - part.part;
+    return (int)blockIdx.x + (cfg::kHasRuns ? ahead * (1 << p.abreast_log2) : ahead);
+  }
+
   // A partial result is the rows of O that exist, unnormalised, then each row's maximum (of scores times log2 e) and
   // sum. It has room for the rows of the largest tile, made even, so that the next begins at a multiple of 16 bytes.
   // With runs a block of threads has two: of a tile that others have begun, and of one that it begins.
   KJIT_DEVICE float *partial(int number) const {
     const int floats = most_rows() * cfg::kHeadDimV + (most_rows() + 1) / 2 * 4;
-    const int block = (int)blockIdx.x - part.part + number;
+    const int block = block_of(number);
     return p.partials + (cfg::kHasRuns ? 2 * block + (number == 0) : block) * (int64_t)floats;
   }
   KJIT_DEVICE Pair *statistics(float *partial) const {
@@ -187,7 +193,7 @@ private:
 
   // The tile's counters are those of its first block of threads.
   KJIT_DEVICE int *started() const {
-    return p.arrivals + ((int)blockIdx.x - part.part) * SERVING_SM90_MEETING_INTS;
+    return p.arrivals + block_of(0) * SERVING_SM90_MEETING_INTS;
   }
   KJIT_DEVICE int *met() const {
     return started() + 1; // arrived, and claims << 16

@@ -7,6 +7,9 @@
 // longer, tiles are made as long as whole runs instead, so that each block of threads has a single part, without a
 // further tile to begin: for few tiles, and for tiles that are all alike.
 //
+// Key heads abreast have a line each, and neighbouring blocks of threads the same run of their lines. So the keys of a
+// position, which lie side by side in memory, are read at the same time.
+//
 // Every warp finds its parts by itself, with neighbouring sequences for each lane, from the lengths, the config and
 // the grid alone.
 #pragma once
@@ -30,7 +33,7 @@ struct Runs {
   const attention_serving_one_part_params &p;
   const int lane;
   int keys[kEach], cost[kEach]; // of a sequence, and of each of its tiles on the line
-  int end;                      // on the line, of the lane's sequences
+  int end;                      // on the block's line, of the lane's sequences
   int length;                   // of a run
 
   KJIT_DEVICE Runs(const attention_serving_one_part_params &params, int lane) : p(params), lane(lane) {
@@ -47,7 +50,7 @@ struct Runs {
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
       cost[i] = has_whole_runs ? runs_of(i) * length : blocks_of(i);
-      if (has(i)) width += cost[i] * p.tiles;
+      if (has(i)) width += cost[i] * tiles();
     }
     end = width;
 #pragma unroll
@@ -59,7 +62,7 @@ struct Runs {
 
   // Where the block's run begins.
   KJIT_DEVICE int begin() const {
-    return (int)blockIdx.x * length;
+    return run() * length;
   }
 
   // The part at `at`, which goes on to the next one; its `parts` is 0 when there is none. All lanes of a warp.
@@ -71,7 +74,7 @@ struct Runs {
     int index = 0, begins = found > 0 ? __shfl_sync(0xffffffffu, end, found - 1) : 0;
 #pragma unroll
     for (int i = 0; i + 1 < kEach; i++) {
-      const int of_one = __shfl_sync(0xffffffffu, cost[i], found) * p.tiles;
+      const int of_one = __shfl_sync(0xffffffffu, cost[i], found) * tiles();
       if (index == i && at - begins >= of_one) {
         begins += of_one;
         index++;
@@ -83,10 +86,11 @@ struct Runs {
     const int of_tile = parts::of_lane(cost, found, index), blocks = larger_than_none(ceil_div(out.keys, cfg::kKeys));
     const int tile = quotient(at - begins, of_tile);
     begins += tile * of_tile;
-    out.head = parts::divide(tile, p.row_tiles);
-    out.row_tile = tile - out.head * p.row_tiles;
+    const int heads = parts::divide(tile, p.row_tiles);
+    out.head = (heads << p.abreast_log2) + ((int)blockIdx.x & ((1 << p.abreast_log2) - 1));
+    out.row_tile = tile - heads * p.row_tiles;
     const int first = quotient(begins, length), last = quotient(begins + blocks - 1, length);
-    out.part = (int)blockIdx.x - first;
+    out.part = run() - first;
     out.parts = last - first + 1;
     out.from = at - begins;
     const int to = stop - begins, all = ceil_div(out.keys, cfg::kKeys);
@@ -100,6 +104,17 @@ struct Runs {
   }
 
 private:
+  // Of a line: its runs, the one of this block of threads, and the tiles of a sequence.
+  KJIT_DEVICE int count() const {
+    return (int)gridDim.x >> p.abreast_log2;
+  }
+  KJIT_DEVICE int run() const {
+    return (int)blockIdx.x >> p.abreast_log2;
+  }
+  KJIT_DEVICE int tiles() const {
+    return p.tiles >> p.abreast_log2;
+  }
+
   KJIT_DEVICE bool has(int i) const {
     return lane * kEach + i < p.batch;
   }
@@ -129,10 +144,9 @@ private:
   // The run's length, where every tile has so many blocks of keys. @return whether tiles are to be as long as whole
   // runs
   KJIT_DEVICE bool cut_alike(int blocks) {
-    const int count = (int)gridDim.x, tiles = p.batch * p.tiles;
-    const int shortest = parts::larger(quotient_up(tiles * blocks, count), parts::kLeast);
+    const int shortest = parts::larger(quotient_up(p.batch * tiles() * blocks, count()), parts::kLeast);
     const bool is_many = p.runs_of_tile == 0; // tiles, of which a run has several
-    const int whole = is_many ? quotient_up(tiles, count) * blocks
+    const int whole = is_many ? quotient_up(p.batch * tiles(), count()) * blocks
                               : parts::larger(quotient_up(blocks, p.runs_of_tile), parts::kLeast);
     const bool is_whole = whole <= shortest + kTurnover;
     length = is_whole ? whole : shortest;
@@ -141,19 +155,18 @@ private:
 
   // The same where tiles differ.
   KJIT_DEVICE bool cut() {
-    const int count = (int)gridDim.x;
     int all = 0;
 #pragma unroll
     for (int i = 0; i < kEach; i++)
       if (has(i)) all += blocks_of(i);
-    const int shortest = parts::larger(quotient_up(parts::sum_of(all) * p.tiles, count), parts::kLeast);
+    const int shortest = parts::larger(quotient_up(parts::sum_of(all) * tiles(), count()), parts::kLeast);
 #pragma unroll 1
-    for (length = shortest; p.batch * p.tiles <= count && length <= shortest + kTurnover; length++) {
+    for (length = shortest; p.batch * tiles() <= count() && length <= shortest + kTurnover; length++) {
       int runs = 0;
 #pragma unroll
       for (int i = 0; i < kEach; i++)
         if (has(i)) runs += runs_of(i);
-      if (parts::sum_of(runs) * p.tiles <= count) return true;
+      if (parts::sum_of(runs) * tiles() <= count()) return true;
     }
     length = shortest;
     return false;

@@ -52,6 +52,10 @@ static const struct mutation runs_mutations[] = {
      "out.from = 0;"},
     {"a part of a tile of few parts is left out", "attention_serving_sm90/one_part_result.cuh",
      "if (i >= part.parts || quad >= quads) continue;", "if (i + 1 >= part.parts || quad >= quads) continue;"},
+    {"neighbouring blocks of threads have the same head", "attention_serving_sm90/one_part_runs.cuh",
+     "((int)blockIdx.x & ((1 << p.abreast_log2) - 1))", "0"},
+    {"a tile's parts are in neighbouring blocks of threads", "attention_serving_sm90/one_part_result.cuh",
+     "ahead * (1 << p.abreast_log2)", "ahead"},
 };
 
 /* The same with few rows. */
@@ -106,13 +110,14 @@ static void test_one_part__mistakes_with_many_rows_are_caught(void **state) {
 static void test_one_part__mistakes_with_runs_of_several_tiles_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 4;
-  c.heads_kv = 2; /* as many tiles as multiprocessors */
+  c.heads_kv = 2; /* as many tiles as multiprocessors; four of each head, on a line of four runs */
   c.group = 7;
   c.cache = SERVING_PAGED;
   c.workspace = c.causal = true;
   for (int b = 0; b < 4; b++) {
+    static const int keys[] = {3150, 0, 3550, 2000};
     c.rows[b] = 11;
-    c.keys[b] = b == 2 ? 1850 : 100 * b;
+    c.keys[b] = keys[b]; /* the second run ends one tile and begins another, which ends where the third run does */
   }
   assert_caught(state, &c, runs_mutations, first_or_all(sizeof runs_mutations / sizeof *runs_mutations));
 }

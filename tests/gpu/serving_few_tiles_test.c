@@ -221,6 +221,24 @@ static void test_serving_few_tiles__more_tiles_in_small_pages_are_right(void **s
   expect_every(state, cases, 9, STEP(4));
 }
 
+/* Key heads that divide the grid, so that neighbouring blocks of threads have those of one position: eight and four of
+ * them with tiles of 64 rows, four with tiles of 128. */
+static void test_serving_few_tiles__neighbouring_heads_are_right(void **state) {
+  static const int heads[] = {8, 12, 8, 4, 4}, keys[][4] = {{1700, 0, 130, 2000}, {500, 500, 500, 500}};
+  struct serving_case cases[5];
+  for (int i = 0; i < 5; i++) {
+    const int rows = i < 3 ? 1 + i : 10;
+    cases[i] = plain_case(i < 3 ? 4 : 3, (const int[]){rows, rows, rows, rows}, keys[i % 2]);
+    cases[i].heads_kv = MULTIPROCESSORS / 12 * heads[i];
+    cases[i].page_size = 64;
+    cases[i].group = i < 3 ? 3 : 9;
+    cases[i].causal = i != 2;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  expect_every(state, cases, 5, STEP(2));
+}
+
 /* K and V of 8 bits: one to four warps along the keys, one part and several, NaN behind the last key. */
 static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
   static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
@@ -358,6 +376,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__more_tiles_of_many_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__more_tiles_of_few_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__more_tiles_in_small_pages_are_right),
+      cmocka_unit_test(test_serving_few_tiles__neighbouring_heads_are_right),
       cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),

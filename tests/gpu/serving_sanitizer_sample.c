@@ -1,5 +1,5 @@
-/* Serving attention on small problems, judged beside float64: small enough to run under compute-sanitizer. Exit code 0:
- * all right; 1: something is not; 3: no GPU.
+/* Serving attention on small problems, caches of e4m3 among them, judged beside float64: small enough to run under
+ * compute-sanitizer. Exit code 0: all right; 1: something is not; 3: no GPU.
  *
  *   compute-sanitizer --tool memcheck  --error-exitcode 9 gpu_serving_sanitizer_sample
  *   compute-sanitizer --tool initcheck --error-exitcode 9 gpu_serving_sanitizer_sample
@@ -10,7 +10,7 @@
 #include "sample.h"
 #include "serving_trial.h"
 
-enum { CASES = 19, RUNS = 2 };
+enum { CASES = 26, RUNS = 2 };
 
 /* Decoding: dense, pages of 1, 16 and 64, keys that many blocks share, several rows, a window, empty sequences. */
 static void list_decoding(struct serving_case *cases) {
@@ -80,17 +80,44 @@ static void list_few_tiles(struct serving_case *cases) {
   }
 }
 
-/* More tiles of 64 and of 128 rows than the multiprocessors of an H200 can share: runs of several tiles. */
+/* More tiles of 64 and of 128 rows than the multiprocessors of an H200 can share: runs of several tiles, of one key
+ * head and of four and eight side by side. And few tiles in pages of one key. */
 static void list_runs(struct serving_case *cases) {
-  for (int i = 0; i < 2; i++) {
+  static const int heads[] = {23, 44, 24, 2}, groups[] = {5, 33, 17, 5}, pages[] = {64, 16, 16, 1};
+  for (int i = 0; i < 4; i++) {
     struct serving_case *c = &cases[i];
     serving_set_lengths(c, 3, (const int[]){2, 2, 2}, (const int[]){900, 0, 30});
-    c->heads_kv = i ? 44 : 23;
-    c->group = i ? 33 : 5;
+    c->heads_kv = heads[i];
+    c->group = groups[i];
     c->head_dim = c->head_dim_v = 64;
     c->cache = SERVING_PAGED;
-    c->page_size = 64;
+    c->page_size = pages[i];
     c->causal = true;
+  }
+  cases[3].head_dim = cases[3].head_dim_v = 128;
+}
+
+/* Caches of e4m3: few and many tiles of few rows, many rows in pages that boxes of TMA fit and row by row, and new keys
+ * that the pass in front quantises. */
+static void list_narrow(struct serving_case *cases) {
+  static const int pages[] = {64, 16, 16, 1, 64};
+  for (int i = 0; i < 5; i++) {
+    struct serving_case *c = &cases[i];
+    if (i < 2)
+      serving_set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){900, 0, 30});
+    else
+      serving_set_lengths(c, 4, (const int[]){150, 0, 1, 33}, (const int[]){200, 9, 300, 33});
+    c->narrow = true;
+    c->heads_kv = i == 1 ? 23 : 2;
+    c->group = 4;
+    c->head_dim = c->head_dim_v = i % 2 ? 64 : 128;
+    c->cache = SERVING_PAGED;
+    c->page_size = pages[i];
+    c->causal = true;
+    c->ragged_q = i >= 2;
+    c->append = i == 4;
+    for (int b = 0; b < c->batch && i == 4; b++)
+      c->added[b] = 1;
   }
 }
 
@@ -120,6 +147,7 @@ static int run_all(const struct sample *sample) {
   list_prefill(cases + 7);
   list_few_tiles(cases + 14);
   list_runs(cases + 17);
+  list_narrow(cases + 21);
   for (int i = 0; i < CASES; i++) {
     char text[SERVING_TEXT_MAX] = "", what[SERVING_TEXT_MAX];
     kjit_error error = {0};

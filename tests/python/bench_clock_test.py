@@ -54,6 +54,12 @@ class FakeTorch(types.ModuleType):
     def zeros(self, size, **options):
         return types.SimpleNamespace(add_=lambda value: self.log.append(f"add {value} to {size}"))
 
+    def ones(self, size, **options):
+        return types.SimpleNamespace(size=size)
+
+    def sum(self, memory, dim, out):
+        self.log.append(f"read {memory.size}")
+
 
 class Host:
     """The host's clock: it goes on only where a call costs something."""
@@ -108,6 +114,13 @@ class Spins(ClockCase):
         clock.rounds(self.runs(a=1e-6), ROUNDS)
         self.assertEqual({tuple(part[1:]) for part in self.timed("a")}, {("spin", "event", "a", "event")})
         self.assertNotIn("flush", self.torch.log)
+
+    def test_flush__reads_where_it_is_asked_to(self):
+        module = self.load()
+        clock = module.Clock(by="reads")
+        clock.rounds(self.runs(a=1e-6), ROUNDS)
+        read = f"read {module.READ_BYTES // 4}"
+        self.assertEqual({tuple(part) for part in self.timed("a")}, {(read, "spin", "event", "a", "event")})
 
     def test_spin__has_a_least_length(self):
         module = self.load()

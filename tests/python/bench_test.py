@@ -19,6 +19,7 @@ import backward_peers
 import fa3_table
 import harness
 import jit_peers
+import serving_peers
 import variant_peers
 from attention_problems import SETS, Problem, cell, is_cell, neighbours, select, with_neighbours
 from attention_report import Report, Row
@@ -54,6 +55,32 @@ class Backward(unittest.TestCase):
         self.assertEqual(sorted(map(str, both)), sorted(str((each, bits)) for each in chosen for bits in (False, True)))
         self.assertEqual(backward_peers.first_calls(chosen, ["kjit", "FA3"]), [(each, False) for each in chosen])
         self.assertEqual(backward_peers.first_calls(chosen, ["FA3"]), [])
+
+
+class Serving(unittest.TestCase):
+    """bench/serving_peers.py: the report of a file with one or two kinds of flush."""
+
+    def report(self, flushes):
+        lines = [("paged", "8 x 1", peer, us + (9 if flush == "zeros" else 0), 0.5, 1, 4.2, flush)
+                 for flush in flushes for peer, us in (("kjit", 100), ("FA3", 120))]  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            path = harness.Path(folder) / "serving_peers.csv"
+            serving_peers.write_csv(path, serving_peers.HEAD, lines)
+            return serving_peers.table_of(serving_peers.read_rows(path)).splitlines()
+
+    def test_table__is_of_the_one_flush(self):
+        title, _, head, _, line = self.report(["reads"])
+        self.assertIn("1 problems, L2 flushed by reads, × 1.200 in the geometric mean", title)
+        self.assertEqual(head.count("×"), 1)
+        self.assertIn("| 100.0 | 120.0 | 5.00 |", line)
+
+    def test_table__has_both_flushes_side_by_side(self):
+        *title, _, head, _, line = self.report(["zeros", "reads"])
+        self.assertIn("flushed by zeros, × 1.183", " ".join(title))
+        self.assertIn("flushed by reads, × 1.200", " ".join(title))
+        self.assertIn("| kjit, reads | FA3, reads | × best other |", head)
+        self.assertIn("| 109.0 | 129.0 | 4.59 |", line)
+        self.assertTrue(line.endswith("| 1.18 | 100.0 | 120.0 | 1.20 |"), line)
 
 
 class Variants(unittest.TestCase):

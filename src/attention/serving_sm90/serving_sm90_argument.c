@@ -30,6 +30,10 @@ struct key {
 /* In which the kernel with `gathered` counts. */
 #define UNIT_BYTES 16
 
+/* Key heads whose keys of one position lie side by side, and which neighbouring blocks of threads read at the same
+ * time. */
+#define MOST_HEADS_ABREAST 8
+
 /* How many calls are remembered, a power of two: more than a model has layers. */
 #define PLACES 256
 
@@ -83,6 +87,13 @@ static struct serving_rows rows_of(const void *data, const struct attention_serv
                                units(strides->head, heads)};
 }
 
+/* A power of two that divides the key heads and the blocks of threads. Where a head has several tiles, these share its
+ * keys, and neighbouring blocks of threads have them. */
+static int32_t heads_abreast(const struct attention_serving_params *params, int row_tiles) {
+  if (row_tiles > 1) return 1;
+  return common_power_of_two(common_power_of_two(params->heads_kv, params->runs), MOST_HEADS_ABREAST);
+}
+
 /* What the kernel with one_part reads of the argument, behind the maps, in place of `serving`. */
 static void fill_one_part(const struct serving_sm90_config *config, const struct attention_serving_params *params,
                           int box_rows, struct attention_serving_one_part_params *to) {
@@ -108,6 +119,7 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->page_shift = params->page_shift;
   to->cache_rows = params->cache_rows;
   to->scale_log2 = params->scale_log2;
+  to->abreast_log2 = log2_of(heads_abreast(params, to->row_tiles));
   to->q = params->q;
   to->q_stride = params->q_stride;
   to->partials = params->partials;

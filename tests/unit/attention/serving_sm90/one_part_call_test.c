@@ -1,7 +1,9 @@
 /* Dense calls by attention_serving_sm90's kernel with one_part, over a fake driver: what reaches the kernel, and what a
- * launch takes of device memory. */
+ * launch takes of device memory. And which key heads runs have side by side. */
 #include <stdio.h>
 
+#include "attention/serving_sm90/serving_sm90_config.h"
+#include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention_serving_sm90/layout.h"
 #include "attention_serving_sm90/one_part_params.h"
 #include "unit/attention/attention_fixture.h"
@@ -151,6 +153,45 @@ static void test_one_part__other_configs_of_the_family_are_refused(void **state)
   }
 }
 
+/* Neighbouring blocks of threads have the key heads of one position: as many as divide the heads and the grid, and up
+ * to eight; one where a head has several tiles, which share its keys. */
+static void test_one_part__runs_have_key_heads_abreast(void **state) {
+  static const struct {
+    int heads_kv, rows_q, blocks, abreast_log2;
+  } calls[] = {{8, 1, 264, 3}, {32, 1, 264, 3}, {4, 1, 264, 2},   {12, 1, 264, 2},
+               {1, 1, 264, 0}, {8, 1, 132, 2},  {8, 100, 132, 0}, {6, 1, 263, 0}};
+  struct fixture *f = *state;
+  const kjit_attention_args args = decode_args(0);
+  forward(f, &args, STREAM(1)); /* opens the driver */
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    const struct serving_sm90_config config = {.dtype = KJIT_BF16,
+                                               .cache = KJIT_BF16,
+                                               .head_dim = 128,
+                                               .head_dim_v = 128,
+                                               .rows = 64,
+                                               .keys = 64,
+                                               .one_part = 1,
+                                               .runs = 1};
+    const struct attention_serving_strides strides = {
+        .batch = (int64_t)640 * calls[i].heads_kv * 128, .seq = (int64_t)calls[i].heads_kv * 128, .head = 128};
+    const struct attention_serving_params params = {.k = address(2),
+                                                    .v = address(3),
+                                                    .k_stride = strides,
+                                                    .v_stride = strides,
+                                                    .batch = 40,
+                                                    .heads_kv = calls[i].heads_kv,
+                                                    .group = 4,
+                                                    .rows_q = calls[i].rows_q,
+                                                    .rows_k = 640,
+                                                    .cache_rows = 40,
+                                                    .runs = calls[i].blocks};
+    struct attention_serving_one_part_params argument;
+    assert_status(KJIT_OK, serving_sm90_argument(f->runtime, (const int32_t *)&config, &params, &argument, &f->error),
+                  &f->error);
+    assert_int_equal(argument.abreast_log2, calls[i].abreast_log2);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ONE_PART_TEST(test_one_part__the_kernel_gets_a_call_of_equal_lengths),
@@ -160,6 +201,7 @@ int main(void) {
       ONE_PART_TEST(test_one_part__without_memory_nothing_is_divided),
       ONE_PART_TEST(test_one_part__a_plan_divides),
       ONE_PART_TEST(test_one_part__other_configs_of_the_family_are_refused),
+      ONE_PART_TEST(test_one_part__runs_have_key_heads_abreast),
   };
   return cmocka_run_group_tests_name("one_part_call", tests, NULL, NULL);
 }
