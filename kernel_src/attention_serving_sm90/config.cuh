@@ -65,7 +65,8 @@ constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by r
 constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
 constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
 constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
-constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows) : SERVING_SM90_THREADS;
+constexpr bool kLoadsApart = !kOnePart || kNarrow; // a warp loads that does not multiply
+constexpr int kThreads = kLoadsApart ? SERVING_SM90_THREADS : SERVING_SM90_ONE_PART_THREADS(KJIT_rows);
 constexpr int kWorkersBarrier = 1; // of the named barriers; one_part_turns.cuh has further ones
 
 // A barrier among the threads that multiply, store and merge.
@@ -89,7 +90,8 @@ static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: heads of up to
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
 static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
-static_assert(!kHasRuns || (kOnePart && !kNarrow && !kGathered), "runs: with one_part, without gathered, cache: dtype");
+static_assert(!kHasRuns || (kOnePart && !kGathered), "runs: with one_part, without gathered");
+static_assert(!kOnePart || !kNarrow || kHasRuns, "one_part: with cache 24 with runs");
 static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
@@ -118,7 +120,7 @@ constexpr int kMergeBytes = kWordAt + 16;
 //
 // Q of more than 128 columns would take so many registers that little could be on its way, so its A operands lie in
 // shared memory. (Two blocks of threads on a multiprocessor have 168 registers a thread for it, and were slower.)
-constexpr bool kQueryShared = kNarrow && !kOnePart && kHeadDim > 128;
+constexpr bool kQueryShared = kNarrow && kHeadDim > 128;
 constexpr int kRowWarps = kRows / 16, kKeyWarps = kWorkers / kLanesPerWarp / kRowWarps;
 constexpr int kWarpKeys = kKeys / kKeyWarps, kKeyTiles = kWarpKeys / 16;
 constexpr int kOutputTiles8 = kHeadDimV / 8;

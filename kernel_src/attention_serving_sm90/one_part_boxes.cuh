@@ -41,6 +41,13 @@ struct OnePartBoxes {
     look_up(part);
   }
 
+  // The same where the part's first block comes into the stage `first`.
+  KJIT_DEVICE void begin(const Part &part, int first) {
+    const int distance = slot() - first;
+    next = part.from + (distance < 0 ? distance + cfg::kStages : distance);
+    look_up(part);
+  }
+
   // Load into the stage of the block that was just multiplied, or into all stages when `is_first`.
   KJIT_DEVICE void load_block(const Part &part, const Ring<cfg::kStages> &ring, int block, bool is_first) {
     if (!is_first) {
@@ -61,8 +68,24 @@ struct OnePartBoxes {
     if (loads) {
       load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
       load<cfg::kValueBands>(part, p.v, at.values(slot()));
-      next += cfg::kStages;
-      look_up(part);
+      look_up_following(part);
+    }
+    __syncwarp();
+  }
+
+  // The same for K, and then for V, each when its own memory is free.
+  KJIT_DEVICE void fill_keys(const Part &part, bool is_own) const {
+    if (is_own && index() == 0) mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
+    __syncwarp(); // the bytes are expected before they come
+    if (is_own) load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
+    __syncwarp();
+  }
+  KJIT_DEVICE void fill_values(const Part &part, bool is_own) {
+    if (is_own && index() == 0) mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
+    __syncwarp(); // the bytes are expected before they come
+    if (is_own) {
+      load<cfg::kValueBands>(part, p.v, at.values(slot()));
+      look_up_following(part);
     }
     __syncwarp();
   }
@@ -86,6 +109,12 @@ protected:
     const int page = key >> p.page_shift;
     row = key - (page << p.page_shift);
     outer = p.page_table[part.sequence * p.page_table_stride + page];
+  }
+
+  // The same of the stage's next block.
+  KJIT_DEVICE void look_up_following(const Part &part) {
+    next += cfg::kStages;
+    look_up(part);
   }
 
   // Up to so many blocks of keys in a part, lines of L2 that are read once are the first to be replaced, so that what

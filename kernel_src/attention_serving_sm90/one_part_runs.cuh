@@ -1,5 +1,5 @@
-// Which parts of which tiles a block of threads of one_part.cuh or one_part_turns.cuh with runs computes, one after the
-// other.
+// Which parts of which tiles a block of threads of one_part.cuh or one_part_turns.cuh with runs, or of
+// one_part_e4m3.cuh, computes, one after the other.
 //
 // All tiles lie on a line, sequence by sequence, each as long as it has blocks of keys. A block of threads has a run of
 // that line, as long as those of all others: it may end a tile that another one has begun, have whole tiles, and begin
@@ -7,8 +7,8 @@
 // longer, tiles are made as long as whole runs instead, so that each block of threads has a single part, without a
 // further tile to begin: for few tiles, and for tiles that are all alike.
 //
-// Every warp finds its parts by itself, with neighbouring sequences for each lane, from the lengths, the config and
-// the grid alone.
+// Every warp finds its parts by itself, with K and V of 8 bits the one that loads alone, with neighbouring sequences
+// for each lane, from the lengths, the config and the grid alone.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -23,7 +23,7 @@ struct RunPart : Part {
 };
 
 struct Runs {
-  static constexpr int kEach = cfg::kTakesTurns ? 2 : 8; // neighbouring sequences of a lane
+  static constexpr int kEach = cfg::kTakesTurns ? 2 : cfg::kNarrow ? 4 : 8; // neighbouring sequences of a lane
   // Blocks of keys that could be multiplied while a further part is begun and merged.
   static constexpr int kTurnover = cfg::kTakesTurns ? 8 : 6;
 

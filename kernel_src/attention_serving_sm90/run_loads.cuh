@@ -39,9 +39,7 @@ private:
     while (part.parts > 0 && part.from == part.to);
     if (part.parts == 0) return;
     block = part.from;
-    const int distance = slot() - ring.slot;
-    next = block + (distance < 0 ? distance + cfg::kStages : distance);
-    look_up(part);
+    begin(part, ring.slot);
     // Whether lines of L2 are to be replaced first, fill() tells from the blocks of a part: here from those of a run.
     part.from = part.to - runs.length;
   }

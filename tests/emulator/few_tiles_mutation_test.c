@@ -21,7 +21,7 @@ static const struct mutation one_part_mutations[] = {
     {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part_boxes.cuh",
      "p.page_table[part.sequence * p.page_table_stride + page]", "p.page_table[page]"},
     {"the next pages are those before them", "attention_serving_sm90/one_part_boxes.cuh",
-     "next += cfg::kStages;\\n      look_up(part);", "next += cfg::kStages;"},
+     "next += cfg::kStages;\\n    look_up(part);", "next += cfg::kStages;"},
     {"partial results are merged before all have arrived", "attention_serving_sm90/one_part_result.cuh",
      "if (!arrives_last) wait_for_all();", ";"},
     {"arriving orders nothing", "attention_serving_sm90/one_part_result.cuh", "atom_acq_rel_add(met(),",

@@ -220,6 +220,31 @@ static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
   expect_every(state, cases, 4, 1);
 }
 
+/* The same with more tiles, several of which a block of threads computes; and with heads of more than 128 columns, few
+ * tiles too. Sequences without keys, keys that end within a block, all alike, appended keys. */
+static void test_serving_few_tiles__runs_of_narrow_caches_are_right(void **state) {
+  static const int keys[][7] = {{1700, 0, 130, 900, 1, 700, 2000}, {500, 500, 500, 500, 500}, {700, 100, 3}};
+  static const int sizes[][2] = {{128, 128}, {256, 256}, {192, 128}, {64, 64}, {256, 240}, {144, 256}};
+  static const int groups[] = {4, 16, 20, 33, 5, 16}, rows[] = {1, 1, 1, 1, 3, 4};
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
+    const int batch = i < 4 ? i % 2 ? 5 : 7 : 3, n = rows[i];
+    cases[i] = plain_case(batch, (const int[]){n, n, n, n, n, n, n}, keys[i < 4 ? i % 2 : 2]);
+    cases[i].heads_kv = i < 4 ? MULTIPROCESSORS / 4 : 1;
+    cases[i].narrow = true;
+    cases[i].group = groups[i];
+    cases[i].head_dim = sizes[i][0];
+    cases[i].head_dim_v = sizes[i][1];
+    cases[i].causal = n > 1;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    if (i == 1) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  cases[5].append = true;
+  cases[5].added[0] = cases[5].added[1] = cases[5].added[2] = 4;
+  expect_every(state, cases, 6, STEP(2));
+}
+
 static void test_serving_few_tiles__head_sizes_are_right(void **state) {
   static const int sizes[][2] = {{128, 128}, {40, 72}, {8, 128}, {128, 64}};
   struct serving_case cases[4];
@@ -338,6 +363,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__more_tiles_of_many_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__more_tiles_of_few_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
+      cmocka_unit_test(test_serving_few_tiles__runs_of_narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_in_several_blocks_are_right),
