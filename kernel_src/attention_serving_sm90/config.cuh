@@ -64,11 +64,13 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
-constexpr bool kLoadsApart = KJIT_runs && KJIT_rows == SERVING_SM90_M; // a warpgroup of its own loads (run_loads.cuh)
-constexpr bool kGrouped = KJIT_grouped;                                // a box of TMA has all bands of a head
-constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M;   // two warpgroups (one_part_turns.cuh)
+// A warpgroup of its own loads (run_loads.cuh).
+constexpr bool kLoadsApart = KJIT_runs && !kNarrow && KJIT_rows == SERVING_SM90_M;
+constexpr bool kGrouped = KJIT_grouped;                              // a box of TMA has all bands of a head
+constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
 constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
-constexpr int kThreads = kOnePart ? SERVING_SM90_ONE_PART_THREADS(KJIT_rows, KJIT_runs) : SERVING_SM90_THREADS;
+constexpr bool kHasLoader = !kOnePart || kNarrow; // a warp beside the workers loads
+constexpr int kThreads = kHasLoader ? SERVING_SM90_THREADS : SERVING_SM90_ONE_PART_THREADS(KJIT_rows, KJIT_runs);
 constexpr int kWorkersBarrier = 1; // of the named barriers; one_part_turns.cuh has further ones
 
 // A barrier among the threads that multiply, store and merge.
@@ -92,8 +94,9 @@ static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: heads of up to
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
 static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
-static_assert(!kHasRuns || (kOnePart && !kNarrow && !kGathered), "runs: with one_part, without gathered, cache: dtype");
-static_assert(!kGrouped || (kHasRuns && kRows == SERVING_SM90_M && !kGathered), "grouped: with runs, 64 rows");
+static_assert(!kHasRuns || (kOnePart && !kGathered), "runs: with one_part, without gathered");
+static_assert(!kOnePart || !kNarrow || kHasRuns, "one_part: with cache 24 with runs");
+static_assert(!kGrouped || kLoadsApart, "grouped: with runs, 64 rows, cache: dtype");
 static_assert(!kGrouped || (kHeadDim % SERVING_SM90_BAND_COLUMNS == 0 && kHeadDimV % SERVING_SM90_BAND_COLUMNS == 0),
               "grouped: heads of whole bands");
 static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");
@@ -127,7 +130,7 @@ constexpr int kMergeBytes = kWordAt + 16;
 //
 // Q of more than 128 columns would take so many registers that little could be on its way, so its A operands lie in
 // shared memory. (Two blocks of threads on a multiprocessor have 168 registers a thread for it, and were slower.)
-constexpr bool kQueryShared = kNarrow && !kOnePart && kHeadDim > 128;
+constexpr bool kQueryShared = kNarrow && kHeadDim > 128;
 constexpr int kRowWarps = kRows / 16, kKeyWarps = kWorkers / kLanesPerWarp / kRowWarps;
 constexpr int kWarpKeys = kKeys / kKeyWarps, kKeyTiles = kWarpKeys / 16;
 constexpr int kOutputTiles8 = kHeadDimV / 8;

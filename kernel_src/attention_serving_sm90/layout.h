@@ -14,7 +14,8 @@ enum {
   SERVING_SM90_MEETING_INTS = 4,   /* counters of a tile that lies in several runs (meeting.cuh)   */
   SERVING_SM90_JOBS = 4,           /* that the producer may be ahead of the workers                */
   SERVING_SM90_JOB_BYTES = 112,    /* of a job's description                                       */
-  SERVING_SM90_JOB_SLOTS = 5       /* those, and one of zeros                                      */
+  SERVING_SM90_JOB_SLOTS = 5,      /* those, and one of zeros                                      */
+  SERVING_SM90_FEW_TILES = 4       /* tiles are few that have so many blocks of threads each       */
 };
 
 /* Threads of a kernel with one_part that multiply: a warpgroup for each 64 rows of a tile. With two, and with runs,

@@ -42,6 +42,13 @@ struct OnePartBoxes {
     look_up(part);
   }
 
+  // The same where the part's first block comes into the stage `first`.
+  KJIT_DEVICE void begin(const Part &part, int first) {
+    const int distance = slot() - first;
+    next = part.from + (distance < 0 ? distance + cfg::kStages : distance);
+    look_up(part);
+  }
+
   // Load into the stage of the block that was just multiplied, or into all stages when `is_first`.
   KJIT_DEVICE void load_block(const Part &part, const Ring<cfg::kStages> &ring, int block, bool is_first) {
     if (!is_first) {
@@ -67,21 +74,20 @@ struct OnePartBoxes {
     __syncwarp();
   }
 
-  // Load K of the next block of a stage by itself. All lanes.
-  KJIT_DEVICE void fill_keys(const Part &part, int stage) {
-    const bool loads = slot() == stage;
-    if (loads && index() == 0) mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
+  // Load K of the next block of a stage by itself, in the lanes of which `is_own` says that the stage is theirs. All
+  // lanes.
+  KJIT_DEVICE void fill_keys(const Part &part, bool is_own) const {
+    if (is_own && index() == 0) mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
     __syncwarp(); // the bytes are expected before they come
-    if (loads) load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
+    if (is_own) load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
     __syncwarp();
   }
 
   // Then V of the same block.
-  KJIT_DEVICE void fill_values(const Part &part, int stage) {
-    const bool loads = slot() == stage;
-    if (loads && index() == 0) mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
+  KJIT_DEVICE void fill_values(const Part &part, bool is_own) {
+    if (is_own && index() == 0) mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
     __syncwarp(); // the bytes are expected before they come
-    if (loads) {
+    if (is_own) {
       load<cfg::kValueBands>(part, p.v, at.values(slot()));
       go_on(part);
     }

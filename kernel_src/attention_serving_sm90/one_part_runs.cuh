@@ -1,5 +1,5 @@
-// Which parts of which tiles a block of threads of one_part.cuh or one_part_turns.cuh with runs computes, one after the
-// other.
+// Which parts of which tiles a block of threads of one_part.cuh or one_part_turns.cuh with runs, or of
+// one_part_e4m3.cuh, computes, one after the other.
 //
 // All tiles lie on a line, sequence by sequence, each as long as it has blocks of keys. A block of threads has a run of
 // that line, as long as those of all others: it may end a tile that another one has begun, have whole tiles, and begin
@@ -10,8 +10,8 @@
 // Key heads abreast have a line each, and neighbouring blocks of threads the same run of their lines. So the keys of a
 // position, which lie side by side in memory, are read at the same time.
 //
-// Every warp finds its parts by itself, with neighbouring sequences for each lane, from the lengths, the config and
-// the grid alone.
+// Every warp finds its parts by itself, with K and V of 8 bits the one that loads alone, with neighbouring sequences
+// for each lane, from the lengths, the config and the grid alone.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -26,7 +26,7 @@ struct RunPart : Part {
 };
 
 struct Runs {
-  static constexpr int kEach = cfg::kTakesTurns ? 2 : 8; // neighbouring sequences of a lane
+  static constexpr int kEach = cfg::kTakesTurns ? 2 : cfg::kNarrow ? 4 : 8; // neighbouring sequences of a lane
   // Blocks of keys that could be multiplied while a further part is begun and merged.
   static constexpr int kTurnover = cfg::kTakesTurns ? 8 : 6;
 

@@ -38,10 +38,10 @@ struct RunLoads : OnePartBoxes {
     while (part.parts > 0) {
       mbarrier_wait_parity(at.keys_empty(ring.slot), ring.parity ^ 1);
       __syncwarp();
-      fill_keys(part, ring.slot);
+      fill_keys(part, slot() == ring.slot);
       mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1);
       __syncwarp();
-      fill_values(part, ring.slot);
+      fill_values(part, slot() == ring.slot);
       ring.advance();
       if (++block == part.to) begin_part();
     }
@@ -55,9 +55,7 @@ private:
     while (part.parts > 0 && part.from == part.to);
     if (part.parts == 0) return;
     block = part.from;
-    const int distance = slot() - ring.slot;
-    next = block + (distance < 0 ? distance + cfg::kStages : distance);
-    look_up(part);
+    begin(part, ring.slot);
     // Whether lines of L2 are to be replaced first, fill() tells from the blocks of a part: here from those of a run.
     part.from = part.to - runs.length;
   }

@@ -42,8 +42,8 @@ static const struct mutation runs_mutations[] = {
      "cfg::sync_workers(); // Q has been multiplied", "// Q has been multiplied"},
     {"a part's last stage is not given back", "attention_serving_sm90/one_part_turns.cuh",
      "mbarrier_arrive_if(at.values_empty(values.slot), lane == 0);\\n      values.advance();", "values.advance();"},
-    {"a further part's keys are expected in the first stage", "attention_serving_sm90/run_loads.cuh",
-     "const int distance = slot() - ring.slot;", "const int distance = slot();"},
+    {"a further part's keys are expected in the first stage", "attention_serving_sm90/one_part_boxes.cuh",
+     "const int distance = slot() - first;", "const int distance = slot();"},
     {"a tile without keys has no place on the line", "attention_serving_sm90/one_part_runs.cuh",
      "return parts::larger(blocks, 1);", "return blocks;"},
     {"a tile's last part ends with the run before", "attention_serving_sm90/one_part_runs.cuh",
@@ -93,7 +93,25 @@ static const struct mutation narrow_one_part_mutations[] = {
     {"a row sees the keys behind it", "attention_serving_sm90/one_part_e4m3.cuh",
      "seen[r].high = smallest(query + part.keys - p.rows_q + p.window_right + 1);", ";"},
     {"partial results are written before all warps have left theirs", "attention_serving_sm90/one_part_e4m3.cuh",
-     "__syncthreads(); // every warp has left its O", "// every warp has left its O"},
+     "cfg::sync_workers(); // every warp has left its O", "// every warp has left its O"},
+    {"a part's result is left where that of the part before is read", "attention_serving_sm90/one_part_e4m3.cuh",
+     "cfg::sync_workers(); // what the part", "; // what the part"},
+};
+
+/* Caught by more tiles of heads of 256 columns than multiprocessors. */
+static const struct mutation narrow_runs_mutations[] = {
+    {"Q is read before it is there", "attention_serving_sm90/one_part_e4m3.cuh",
+     "cfg::sync_workers(); // Q of all rows is there", "// Q of all rows is there"},
+    {"K is loaded while it is multiplied", "attention_serving_sm90/one_part_e4m3.cuh",
+     "mbarrier_wait_parity(at.keys_empty(ring.slot), ring.parity ^ 1);", ";"},
+    {"V is loaded while it is multiplied", "attention_serving_sm90/one_part_e4m3.cuh",
+     "mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1);", ";"},
+    {"K is given back before all lanes have read it", "attention_serving_sm90/one_part_e4m3.cuh",
+     "__syncwarp(); // all lanes have read K", "// all lanes have read K"},
+    {"a further part is expected in the first stage", "attention_serving_sm90/one_part_e4m3.cuh",
+     "loads.begin(now, ring.slot);", "loads.begin(now, 0);"},
+    {"a part is handed on in the place of one that is not read yet", "attention_serving_sm90/one_part_e4m3.cuh",
+     "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
 };
 
 static void test_one_part__mistakes_with_many_rows_are_caught(void **state) {
@@ -143,14 +161,32 @@ static void test_one_part__mistakes_with_runs_of_few_rows_are_caught(void **stat
 static void test_one_part__mistakes_with_caches_of_8_bits_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.narrow = c.workspace = c.causal = true;
-  c.batch = c.heads_kv = 2;
+  c.batch = 5;
+  c.heads_kv = 4; /* more tiles than blocks of threads, so that some have several parts */
   c.group = 5;
   c.cache = SERVING_PAGED;
-  c.rows[0] = c.rows[1] = 2;
-  c.keys[0] = 700;
-  c.keys[1] = 13;
+  for (int b = 0; b < 5; b++) {
+    c.rows[b] = 2;
+    c.keys[b] = b == 1 ? 13 : 700;
+  }
   assert_caught(state, &c, narrow_one_part_mutations,
                 first_or_all(sizeof narrow_one_part_mutations / sizeof *narrow_one_part_mutations));
+}
+
+static void test_one_part__mistakes_with_runs_of_caches_of_8_bits_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.narrow = c.workspace = true;
+  c.batch = 7; /* a lane has four sequences */
+  c.heads_kv = 3;
+  c.group = 6;
+  c.head_dim = c.head_dim_v = 256;
+  c.cache = SERVING_PAGED;
+  for (int b = 0; b < 7; b++) {
+    c.rows[b] = 1;
+    c.keys[b] = b % 3 == 1 ? 0 : 50 + 170 * (b % 4);
+  }
+  assert_caught(state, &c, narrow_runs_mutations,
+                first_or_all(sizeof narrow_runs_mutations / sizeof *narrow_runs_mutations));
 }
 
 static int setup(void **state) {
@@ -165,6 +201,7 @@ int main(void) {
       cmocka_unit_test(test_one_part__mistakes_with_runs_of_several_tiles_are_caught),
       cmocka_unit_test(test_one_part__mistakes_with_runs_of_few_rows_are_caught),
       cmocka_unit_test(test_one_part__mistakes_with_caches_of_8_bits_are_caught),
+      cmocka_unit_test(test_one_part__mistakes_with_runs_of_caches_of_8_bits_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("mutations of one_part", tests, setup, gpu_teardown);

@@ -5,17 +5,13 @@
 #include <stdlib.h>
 
 #include "gpu_fixture.h"
+#include "serving_few_tiles.h"
 #include "serving_run.h"
 #include "support/test.h"
 
 #ifdef KJIT_ON_EMULATOR
 #include "emulator_fixture.h"
 
-/* So many that a batch of some sequences gets four blocks of threads for each tile. */
-#define MULTIPROCESSORS 12
-#define teardown        gpu_teardown
-/* Every n-th of a list of cases, so that the program takes less than 5 s of processor time, or all. */
-#define STEP(n) (getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : (n))
 /* Of a call, more than a warp has lanes, or all that may be. */
 #define MOST_SEQUENCES (getenv("KJIT_TEST_ALL_CONFIGS") ? 64 : 40)
 
@@ -33,34 +29,13 @@ static void expect_with_room(void **state, const struct serving_case *cases, siz
   fixture->runtime = before;
   assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
 }
-
-static int setup(void **state) {
-  emulator_choose();
-  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
-  assert_int_equal(0, setenv("KJIT_SEED", "1", 0));
-  return gpu_setup(state);
-}
 #else
-#define MULTIPROCESSORS 132
-#define setup           NULL
-#define teardown        NULL
-#define STEP(n)         1
-#define MOST_SEQUENCES  64
+#define MOST_SEQUENCES 64
 
 static void expect_with_room(void **state, const struct serving_case *cases, size_t count, size_t step) {
   expect_every(state, cases, count, step);
 }
 #endif
-
-/* Paged, with a workspace of its own, so that what is left of counters by one launch is seen by the next. */
-static struct serving_case plain_case(int batch, const int *rows, const int *keys) {
-  struct serving_case c = serving_plain_case();
-  serving_set_lengths(&c, batch, rows, keys);
-  c.cache = SERVING_PAGED;
-  c.group = 4;
-  c.workspace = true;
-  return c;
-}
 
 static void test_serving_few_tiles__equal_lengths_are_right(void **state) {
   struct serving_case cases[6];
@@ -156,96 +131,15 @@ static void test_serving_few_tiles__many_rows_are_right(void **state) {
   expect_every(state, cases, 5, STEP(2));
 }
 
-/* More tiles of 128 rows than multiprocessors can share: a block of threads ends a tile that another has begun, has
- * whole ones, and begins one. Sequences without keys, sequences that are all alike, and two tiles of a head. */
-static void test_serving_few_tiles__more_tiles_of_many_rows_are_right(void **state) {
-  static const int rows[] = {11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11};
-  static const int twenty[] = {20, 20, 20, 20, 20};
-  static const int keys[][11] = {{3000, 0, 130, 260, 1, 90, 128, 7, 300, 0, 500},
-                                 {500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500},
-                                 {128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
-                                 {5, 1, 0, 129, 128, 40, 16, 3, 700, 2, 2600},
-                                 {1700, 0, 130, 900, 1}};
-  struct serving_case cases[5];
-  for (int i = 0; i < 5; i++) {
-    cases[i] = i == 4 ? plain_case(5, twenty, keys[i]) : plain_case(11, rows, keys[i]);
-    cases[i].heads_kv = i == 4 ? MULTIPROCESSORS / 12 : MULTIPROCESSORS / 11;
-    cases[i].group = i % 2 ? 7 : 10;
-    cases[i].causal = i != 2;
-    if (i == 1) cases[i].cache = SERVING_DENSE;
-    cases[i].layout = (enum serving_layout)(i % 3);
-    cases[i].head_dim = cases[i].head_dim_v = i == 3 ? 64 : i == 2 ? 40 : 128;
-  }
-  expect_every(state, cases, 5, STEP(3));
-}
-
-/* The same with few rows: a block of threads ends a tile that another has begun, has
- * whole ones, and begins one. Sequences without keys, sequences that are all alike, and several tiles of a head. */
-static void test_serving_few_tiles__more_tiles_of_few_rows_are_right(void **state) {
-  static const int keys[][7] = {{1700, 0, 130, 900, 1, 700, 2000},
-                                {500, 500, 500, 500, 500, 500, 500},
-                                {128, 128, 128, 128, 128, 128, 128},
-                                {3000, 5, 600, 0, 128, 129, 1280}};
-  struct serving_case cases[5];
-  for (int i = 0; i < 5; i++) {
-    const int batch = i == 3 ? 7 : 5, rows = i == 4 ? 6 : 1 + i % 2;
-    cases[i] = plain_case(batch, (const int[]){rows, rows, rows, rows, rows, rows, rows}, keys[i % 4]);
-    cases[i].heads_kv = MULTIPROCESSORS / 6 + i;
-    cases[i].page_size = i == 4 ? 16 : 64 << i % 2;
-    cases[i].group = i % 2 ? 7 : 10;
-    cases[i].causal = i != 2;
-    if (i == 1) cases[i].cache = SERVING_DENSE;
-    cases[i].layout = (enum serving_layout)(i % 3);
-    cases[i].head_dim = cases[i].head_dim_v = i == 3 ? 64 : i == 2 ? 40 : 128;
-  }
-  expect_every(state, cases, 5, STEP(3));
-}
-
-/* The same in small pages, a box of which has all columns of a head; those below 8 positions are another kernel's. */
-static void test_serving_few_tiles__more_tiles_in_small_pages_are_right(void **state) {
-  static const int keys[][7] = {
-      {1700, 0, 130, 900, 1, 700, 2000}, {500, 500, 500, 500, 500, 500, 500}, {3000, 5, 600, 0, 128, 129, 1280}};
-  static const int pages[] = {16, 1, 8, 4, 32, 2, 64, 1, 16}, sizes[] = {128, 128, 128, 64, 128, 40, 128, 128, 64};
-  struct serving_case cases[9];
-  for (int i = 0; i < 9; i++) {
-    const int rows = i == 6 || i == 7 ? 6 : 1 + i % 2;
-    cases[i] = plain_case(7, (const int[]){rows, rows, rows, rows, rows, rows, rows}, keys[i % 3]);
-    cases[i].heads_kv = MULTIPROCESSORS / 6 + i % 3;
-    cases[i].page_size = pages[i];
-    cases[i].group = i % 2 ? 7 : 4;
-    cases[i].causal = i % 4 != 2;
-    cases[i].dtype = i % 5 == 4 ? KJIT_FP16 : KJIT_BF16;
-    cases[i].layout = (enum serving_layout)(i % 3);
-    cases[i].head_dim = cases[i].head_dim_v = sizes[i];
-  }
-  expect_every(state, cases, 9, STEP(4));
-}
-
-/* Key heads that divide the grid, so that neighbouring blocks of threads have those of one position: eight and four of
- * them with tiles of 64 rows, four with tiles of 128. */
-static void test_serving_few_tiles__neighbouring_heads_are_right(void **state) {
-  static const int heads[] = {8, 12, 8, 4, 4}, keys[][4] = {{1700, 0, 130, 2000}, {500, 500, 500, 500}};
-  struct serving_case cases[5];
-  for (int i = 0; i < 5; i++) {
-    const int rows = i < 3 ? 1 + i : 10;
-    cases[i] = plain_case(i < 3 ? 4 : 3, (const int[]){rows, rows, rows, rows}, keys[i % 2]);
-    cases[i].heads_kv = MULTIPROCESSORS / 12 * heads[i];
-    cases[i].page_size = 64;
-    cases[i].group = i < 3 ? 3 : 9;
-    cases[i].causal = i != 2;
-    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
-    cases[i].layout = (enum serving_layout)(i % 3);
-  }
-  expect_every(state, cases, 5, STEP(2));
-}
-
-/* K and V of 8 bits: one to four warps along the keys, one part and several, NaN behind the last key. */
+/* K and V of 8 bits: one to four warps along the keys, one part and several, one key head and two, NaN behind the last
+ * key. */
 static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
   static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
   struct serving_case cases[4];
   for (int i = 0; i < 4; i++) {
     cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){i % 2 ? 700 : 100, i == 2 ? 0 : 700});
     cases[i].narrow = true;
+    cases[i].heads_kv = 1 + i % 2;
     cases[i].group = groups[i];
     cases[i].head_dim = cases[i].head_dim_v = sizes[i];
     cases[i].causal = rows[i] > 1;
@@ -373,10 +267,6 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__many_sequences_are_right),
       cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
       cmocka_unit_test(test_serving_few_tiles__many_rows_are_right),
-      cmocka_unit_test(test_serving_few_tiles__more_tiles_of_many_rows_are_right),
-      cmocka_unit_test(test_serving_few_tiles__more_tiles_of_few_rows_are_right),
-      cmocka_unit_test(test_serving_few_tiles__more_tiles_in_small_pages_are_right),
-      cmocka_unit_test(test_serving_few_tiles__neighbouring_heads_are_right),
       cmocka_unit_test(test_serving_few_tiles__narrow_caches_are_right),
       cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
       cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),

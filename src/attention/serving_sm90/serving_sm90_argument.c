@@ -88,9 +88,10 @@ static struct serving_rows rows_of(const void *data, const struct attention_serv
 }
 
 /* A power of two that divides the key heads and the blocks of threads. Where a head has several tiles, these share its
- * keys, and neighbouring blocks of threads have them. */
-static int32_t heads_abreast(const struct attention_serving_params *params, int row_tiles) {
-  if (row_tiles > 1) return 1;
+ * keys, and neighbouring blocks of threads have them. Few tiles have neighbouring blocks of threads each, whose parts
+ * the kernel finds in another way. */
+static int32_t heads_abreast(const struct attention_serving_params *params, int row_tiles, int runs_of_tile) {
+  if (row_tiles > 1 || runs_of_tile >= SERVING_SM90_FEW_TILES) return 1;
   return common_power_of_two(common_power_of_two(params->heads_kv, params->runs), MOST_HEADS_ABREAST);
 }
 
@@ -119,7 +120,7 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->page_shift = params->page_shift;
   to->cache_rows = params->cache_rows;
   to->scale_log2 = params->scale_log2;
-  to->abreast_log2 = log2_of(heads_abreast(params, to->row_tiles));
+  to->abreast_log2 = log2_of(heads_abreast(params, to->row_tiles, to->runs_of_tile));
   to->q = params->q;
   to->q_stride = params->q_stride;
   to->partials = params->partials;

@@ -11,13 +11,16 @@
  * 3. The kernel with little code (one_part) for a simple decoding call with so few tiles that each gets at least four
  *    blocks of threads. One kernel is for all numbers of rows up to 64. Measured on an H200, beside the other: 1.06 to
  *    2 times as fast with up to 64 tiles, 0.98 with 128 tiles, 0.93 with 192 tiles. Another one, of 128 rows, is for
- *    more rows, with so few tiles that each gets two blocks of threads: 1.6 to 2.4 times as fast. With a cache of 8
- *    bits, each of the three tiles has its own: 1.00 to 2.2 times as fast. With heads of up to 64 columns blocks of 128
- *    keys are as many bytes as 64 keys of 128 columns: 1.09 and 1.13 times as fast with lengths of 200 to 16,000, 1.00
- *    in the mean of 24 problems of equal lengths.
+ *    more rows, with so few tiles that each gets two blocks of threads: 1.6 to 2.4 times as fast. With heads of up to
+ *    64 columns blocks of 128 keys are as many bytes as 64 keys of 128 columns: 1.09 and 1.13 times as fast with
+ *    lengths of 200 to 16,000, 1.00 in the mean of 24 problems of equal lengths.
  * 4. The same with more tiles, several of which a block of threads computes one after the other (runs). Measured on an
  *    H200: 0.99 to 1.24 times as fast with up to 64 rows, 1.04 in the mean of 25 problems; with more 0.97 to 1.52
  *    times, 1.22 in the mean of 18. With up to 64 rows one box of TMA has all bands of a head where pages hold it.
+ * 5. With a cache of 8 bits one kernel of each tile of step 2 is for few tiles and for runs of more, with heads of all
+ *    sizes. Measured on an H200, beside the kernels before: 1.04 to 2.2 times as fast in 11 problems of heads of 128 to
+ *    256 columns, 0.98 with heads of 64 columns; few tiles of up to 128 columns 0.94 to 1.05, before these were found
+ *    with less code.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -34,14 +37,16 @@ enum {
   LEAST_BOX = 8, /* rows of a box: the swizzle's pattern repeats after as many */
   MAX_HEAD = 256,
   MAX_STAGES = 16,
-  ONE_PART_MAX_HEAD = 128,     /* columns of K or V */
-  ONE_PART_MAX_BATCH = 64,     /* a lane of a warp has two sequences */
-  ONE_PART_BLOCKS_PER_SM = 2,  /* blocks of threads */
-  ONE_PART_BLOCKS_OF_TILE = 4, /* at least so many blocks of threads for a tile; and the same */
-  RUNS_MAX_BATCH = 256,        /* a lane has eight sequences */
-  RUNS_TILES_PER_SM = 7,       /* at most, so that their blocks of keys are fewer than 2^30 */
-  MANY_ROWS = 128,             /* of two warpgroups */
-  MANY_ROWS_BLOCKS_PER_SM = 1, /* with more than 64 rows of a sequence */
+  ONE_PART_BOXES = 32,                              /* of all stages: a lane of a warp has each */
+  ONE_PART_MAX_HEAD = 128,                          /* columns of K or V */
+  ONE_PART_MAX_BATCH = 64,                          /* a lane of a warp has two sequences */
+  ONE_PART_BLOCKS_PER_SM = 2,                       /* blocks of threads */
+  ONE_PART_BLOCKS_OF_TILE = SERVING_SM90_FEW_TILES, /* blocks of threads for a tile; and the same */
+  RUNS_MAX_BATCH = 256,                             /* a lane has eight sequences */
+  NARROW_RUNS_MAX_BATCH = 128,                      /* a lane has four sequences */
+  RUNS_TILES_PER_SM = 7,                            /* at most, so that their blocks of keys are fewer than 2^30 */
+  MANY_ROWS = 128,                                  /* of two warpgroups */
+  MANY_ROWS_BLOCKS_PER_SM = 1,                      /* with more than 64 rows of a sequence */
   MANY_ROWS_BLOCKS_OF_TILE = 2,
   MANY_ROWS_LEAST_BOX = 16, /* positions of the smallest page */
 };
@@ -102,13 +107,12 @@ static bool is_gathered(const struct serving_problem *problem) {
   return problem->page_size % LEAST_BOX != 0;
 }
 
-/* Step 3, with a cache of 8 bits: */
-static bool is_for_narrow_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
-  const int64_t page = problem->page_size, most = (int64_t)multiprocessors * ONE_PART_BLOCKS_PER_SM;
+/* Step 5, of which a sequence has one tile for each key head. */
+static bool is_for_narrow_runs(const struct serving_problem *problem, uint32_t multiprocessors) {
+  const int64_t page = problem->page_size, most = (int64_t)multiprocessors * RUNS_TILES_PER_SM;
   return problem->is_simple && !problem->rotates && !problem->softcap && problem->packed_rows <= SERVING_SM90_M &&
-         problem->head_dim <= ONE_PART_MAX_HEAD && problem->head_dim_v <= ONE_PART_MAX_HEAD &&
-         problem->batch <= ONE_PART_MAX_BATCH && (page & (page - 1)) == 0 && !is_gathered(problem) &&
-         problem->batch * problem->heads_kv * ONE_PART_BLOCKS_OF_TILE <= most;
+         problem->batch <= NARROW_RUNS_MAX_BATCH && (page & (page - 1)) == 0 && !is_gathered(problem) &&
+         problem->heads_kv <= most / problem->batch;
 }
 
 /* What steps 3 and 4 have in common. */
@@ -131,7 +135,6 @@ static int64_t count_tiles(const struct serving_problem *problem, int64_t most) 
 
 /* Step 3. */
 bool serving_sm90_is_for_one_part(const struct serving_problem *problem, uint32_t multiprocessors) {
-  if (problem->is_narrow) return is_for_narrow_one_part(problem, multiprocessors);
   const bool has_many_rows = problem->packed_rows > SERVING_SM90_M;
   const int64_t blocks = (int64_t)multiprocessors * (has_many_rows ? MANY_ROWS_BLOCKS_PER_SM : ONE_PART_BLOCKS_PER_SM);
   const int64_t most = blocks / (has_many_rows ? MANY_ROWS_BLOCKS_OF_TILE : ONE_PART_BLOCKS_OF_TILE);
@@ -141,6 +144,7 @@ bool serving_sm90_is_for_one_part(const struct serving_problem *problem, uint32_
 /* Step 4. */
 bool serving_sm90_is_for_runs(const struct serving_problem *problem, uint32_t multiprocessors) {
   const int64_t all = multiprocessors;
+  if (problem->is_narrow) return is_for_narrow_runs(problem, multiprocessors);
   if (serving_sm90_is_for_one_part(problem, multiprocessors) || problem->rotates || is_gathered(problem)) return false;
   if (problem->packed_rows <= SERVING_SM90_M)
     return is_simple_call(problem, RUNS_MAX_BATCH) &&
@@ -158,11 +162,14 @@ void serving_sm90_set_few_rows(struct serving_sm90_config *config) {
 
 static void choose_one_part(struct serving_sm90_config *config, const struct serving_problem *problem, bool has_runs) {
   if (problem->is_narrow) {
+    const bool is_wide = widest_head(config) > ONE_PART_MAX_HEAD;
     config->one_part = 1;
+    config->runs = has_runs;
     config->rows = rows_of(problem->packed_rows);
-    config->blocks_per_sm = ONE_PART_BLOCKS_PER_SM;
-    config->keys = 128;
-    config->stages = 2;
+    config->blocks_per_sm = is_wide ? 1 : ONE_PART_BLOCKS_PER_SM;
+    config->keys = is_wide ? 64 : 128;
+    while (!fill_stages(config, ONE_PART_BOXES * LEAST_BOX / config->keys))
+      config->keys /= 2;
     return;
   }
   config->one_part = 1;

@@ -53,9 +53,15 @@ static uint32_t bands(int32_t columns, uint32_t element_bytes) {
   return (uint32_t)integer_divide_up(columns * (int32_t)element_bytes, SERVING_SM90_ROW_BYTES);
 }
 
+/* A warp beside the workers loads. */
+static bool has_loader(const struct serving_sm90_config *config) {
+  return !config->one_part || serving_sm90_is_narrow(config);
+}
+
 /* Of a block. */
 static uint32_t threads_of(const struct serving_sm90_config *config) {
-  return config->one_part ? SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows, config->runs) : SERVING_SM90_THREADS;
+  return has_loader(config) ? SERVING_SM90_THREADS
+                            : SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows, config->runs);
 }
 
 bool serving_sm90_appends(const struct serving_sm90_config *config) {
@@ -64,12 +70,12 @@ bool serving_sm90_appends(const struct serving_sm90_config *config) {
 
 /* A second warpgroup loads (one_part.cuh). */
 static bool loads_apart(const struct serving_sm90_config *config) {
-  return config->runs && config->rows == SERVING_SM90_M;
+  return config->runs && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
 /* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
 static bool shares_query(const struct serving_sm90_config *config) {
-  return serving_sm90_is_narrow(config) && !config->one_part && config->head_dim > MAX_OWN_QUERY;
+  return serving_sm90_is_narrow(config) && config->head_dim > MAX_OWN_QUERY;
 }
 
 static uint32_t shared_query_bytes(const struct serving_sm90_config *config) {
@@ -124,12 +130,14 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 /* ---- Rules ---- */
 
 /* The registers that S, P and O, and Q with one_part and 64 rows, may take of the 255 or 168 that a thread has with 1
- * or 2 blocks on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads; with rows
- * 128 232, and with runs and rows 64 200, because that warp's warpgroup leaves its registers to the others. The rest is
- * for addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
+ * or 2 blocks on an SM. With one_part it has 255 with 2 blocks too, because a block has no further warp that loads;
+ * with rows 128 232, and with runs and rows 64 200, because that warp's warpgroup leaves its registers to the others. A
+ * narrow cache with one_part has that warp, but its threads walk along no tiles. The rest is for addresses, the walk
+ * along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
-  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
-  return most[config->one_part ? 0 : config->blocks_per_sm - 1];
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120}, of_one_part = 208, of_narrow_one_part[] = {208, 128};
+  if (!config->one_part) return most[config->blocks_per_sm - 1];
+  return serving_sm90_is_narrow(config) ? of_narrow_one_part[config->blocks_per_sm - 1] : of_one_part;
 }
 
 /* The shared memory that a block may have beside the others of its SM. */
@@ -163,7 +171,8 @@ static kjit_status check_grouped(const struct serving_sm90_config *config, kjit_
   if (!rule_is_between(config->grouped, 0, 1)) return rule_broken(error, "grouped", config->grouped, "0 or 1");
   if (config->grouped && (!loads_apart(config) || !has_whole_bands(config)))
     return rule_broken(error, "grouped", config->grouped,
-                       "0 without runs, with rows 128 and with heads of other than 64 or 128 columns");
+                       "0 without runs, with rows 128, with cache FP8_E4M3 and with heads of other "
+                       "than 64 or 128 columns");
   return KJIT_OK;
 }
 
@@ -173,11 +182,13 @@ static kjit_status check_one_part(const struct serving_sm90_config *config, kjit
   if (!rule_is_between(config->runs, 0, 1)) return rule_broken(error, "runs", config->runs, "0 or 1");
   if (!config->one_part && config->gathered)
     return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
-  if (config->runs && (!config->one_part || config->gathered || serving_sm90_is_narrow(config)))
-    return rule_broken(error, "runs", config->runs, "0 with one_part 0, with gathered 1 and with cache FP8_E4M3");
+  if (config->runs && (!config->one_part || config->gathered))
+    return rule_broken(error, "runs", config->runs, "0 with one_part 0, with gathered 1");
   if (!config->one_part) return KJIT_OK;
   if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
   const bool is_narrow = serving_sm90_is_narrow(config);
+  if (is_narrow && !config->runs)
+    return rule_broken(error, "runs", config->runs, "1 with one_part 1 and cache FP8_E4M3");
   if (config->head_dim > MAX_ONE_PART_HEAD && !is_narrow)
     return rule_broken(error, "head_dim", config->head_dim, "at most 128 with one_part 1");
   if (config->rows < SERVING_SM90_M && !is_narrow)

@@ -154,12 +154,12 @@ static void test_one_part__other_configs_of_the_family_are_refused(void **state)
 }
 
 /* Neighbouring blocks of threads have the key heads of one position: as many as divide the heads and the grid, and up
- * to eight; one where a head has several tiles, which share its keys. */
+ * to eight; one where a head has several tiles, which share its keys, and where tiles are few. */
 static void test_one_part__runs_have_key_heads_abreast(void **state) {
   static const struct {
     int heads_kv, rows_q, blocks, abreast_log2;
-  } calls[] = {{8, 1, 264, 3}, {32, 1, 264, 3}, {4, 1, 264, 2},   {12, 1, 264, 2},
-               {1, 1, 264, 0}, {8, 1, 132, 2},  {8, 100, 132, 0}, {6, 1, 263, 0}};
+  } calls[] = {{8, 1, 264, 3}, {32, 1, 264, 3},  {4, 1, 264, 2}, {12, 1, 264, 2}, {1, 1, 264, 0},
+               {8, 1, 132, 2}, {8, 100, 132, 0}, {6, 1, 263, 0}, {8, 1, 1280, 0}};
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(0);
   forward(f, &args, STREAM(1)); /* opens the driver */

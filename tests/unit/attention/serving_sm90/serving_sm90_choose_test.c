@@ -174,25 +174,6 @@ static void test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_12
   assert_false(choose(&problem, KJIT_SERVING_ATTEND).family == &serving_sm90_serving_family);
 }
 
-static void test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part(void **state) {
-  struct serving_problem problem = few_tiles();
-  kjit_error error;
-  (void)state;
-  problem.is_narrow = true;
-  for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++) {
-    const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
-    error_clear(&error);
-    assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
-    assert_int_equal(problem.packed_rows <= 16   ? 16
-                     : problem.packed_rows <= 32 ? 32
-                                                 : 64,
-                     serving_sm90_view(choice.values)->rows);
-    assert_status(KJIT_OK, serving_sm90_family.check(&serving_sm90_family, choice.values, &error), &error);
-  }
-  problem.packed_rows = 65;
-  assert_false(has_one_part(&problem));
-}
-
 static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for(void **state) {
   static const int64_t pages[] = {3, 12, 24, 48, 200};
   struct serving_problem problem = few_tiles();
@@ -230,7 +211,7 @@ static void test_serving_sm90_choose__few_tiles_append_new_keys(void **state) {
   assert_false(appends(&problem));
   problem = few_tiles();
   problem.is_narrow = true;
-  assert_true(has_one_part(&problem));
+  assert_true(takes(&problem));
   assert_false(appends(&problem));
   problem = few_tiles();
   problem.batch = 1;
@@ -360,7 +341,6 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of_threads),
       cmocka_unit_test(test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128),
-      cmocka_unit_test(test_serving_sm90_choose__narrow_caches_of_few_tiles_have_one_part),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
       cmocka_unit_test(test_serving_sm90_choose__few_tiles_append_new_keys),
       cmocka_unit_test(test_serving_sm90_choose__few_tiles_that_append_take_rotary_tables),

@@ -47,9 +47,63 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   problem.page_size = 64;
   problem.is_simple = false;
   assert_false(has_runs(&problem));
-  problem = many_tiles();
-  problem.batch = 16;
+}
+
+/* A cache of 8 bits has them for few tiles too, with pages of every size that a box of TMA fits, and with all head
+ * sizes: four sequences for each lane. Two blocks of threads on a multiprocessor have 168 registers a thread. */
+static void test_serving_sm90_runs__are_for_all_narrow_caches(void **state) {
+  static const int64_t heads[] = {16, 64, 128, 144, 256}, pages[] = {0, 8, 16, 256};
+  struct serving_problem problem = many_tiles();
+  kjit_error error;
+  (void)state;
   problem.is_narrow = true;
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+    problem.head_dim = problem.head_dim_v = heads[i];
+    for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++) {
+      const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+      const struct serving_sm90_config *config = serving_sm90_view(choice.values);
+      error_clear(&error);
+      assert_ptr_equal(choice.family, &serving_sm90_serving_family);
+      assert_status(KJIT_OK, serving_sm90_family.check(&serving_sm90_family, choice.values, &error), &error);
+      assert_int_equal(1, config->runs);
+      assert_int_equal(heads[i] > 128 ? 1 : 2, config->blocks_per_sm);
+      assert_int_equal(problem.packed_rows <= 16 ? 16 : problem.packed_rows <= 32 ? 32 : 64, config->rows);
+      assert_int_equal(heads[i] > 128 || (heads[i] == 128 && config->rows == 64) ? 64 : 128, config->keys);
+    }
+  }
+  problem.packed_rows = problem.group;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    problem.page_size = pages[i];
+    for (problem.batch = 1; problem.batch <= 115; problem.batch += 57)
+      assert_true(has_runs(&problem));
+  }
+}
+
+static void test_serving_sm90_runs__are_not_for_every_narrow_cache(void **state) {
+  struct serving_problem problem = many_tiles();
+  (void)state;
+  problem.is_narrow = true;
+  problem.batch = 116; /* 928 tiles on 132 multiprocessors */
+  assert_false(has_runs(&problem));
+  problem.heads_kv = 1;
+  problem.batch = 128;
+  assert_true(has_runs(&problem));
+  problem.batch = 129;
+  assert_false(has_runs(&problem));
+  problem.batch = 16;
+  problem.packed_rows = 65;
+  assert_false(has_runs(&problem));
+  problem.packed_rows = 64;
+  problem.rotates = true;
+  assert_false(has_runs(&problem));
+  problem.rotates = false;
+  problem.softcap = true;
+  assert_false(has_runs(&problem));
+  problem.softcap = false;
+  problem.page_size = 24;
+  assert_false(has_runs(&problem));
+  problem.page_size = 16;
+  problem.is_simple = false;
   assert_false(has_runs(&problem));
 }
 
@@ -139,6 +193,13 @@ static void test_serving_sm90_runs__configs_are_legal_or_named(void **state) {
     assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
     assert_non_null(strstr(error.message, wrong[i].message));
   }
+  problem.is_narrow = true;
+  choice = choose(&problem, KJIT_SERVING_ATTEND);
+  config = *serving_sm90_view(choice.values);
+  config.runs = 0;
+  error_clear(&error);
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, family->check(family, (const int32_t *)&config, &error));
+  assert_non_null(strstr(error.message, "runs is 0: must be 1 with one_part 1 and cache FP8_E4M3"));
 }
 
 int main(void) {
@@ -146,6 +207,8 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_runs__are_for_more_tiles),
       cmocka_unit_test(test_serving_sm90_runs__load_pages_by_whole_heads),
       cmocka_unit_test(test_serving_sm90_runs__are_for_some_tiles_of_128_rows),
+      cmocka_unit_test(test_serving_sm90_runs__are_for_all_narrow_caches),
+      cmocka_unit_test(test_serving_sm90_runs__are_not_for_every_narrow_cache),
       cmocka_unit_test(test_serving_sm90_runs__configs_are_legal_or_named),
   };
   return cmocka_run_group_tests_name("runs of attention_serving_sm90", tests, NULL, NULL);
