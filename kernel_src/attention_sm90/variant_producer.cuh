@@ -1,4 +1,5 @@
-// The producer of an attention variant: two warps of the producer's warpgroup.
+// The producer of an attention variant: two warps of the producer's warpgroup. Its other two may bring terms
+// (variant_term_producer.cuh).
 //
 // The planner, one warp, takes the number of the next tile from the scheduler and finds out which key blocks that tile
 // visits, while the tile before it is loaded: evaluating the bounds of a tile's rows takes longer than a step, and as

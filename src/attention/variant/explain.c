@@ -25,6 +25,8 @@ static void explain_score(const kjit_attention_variant *variant, struct text *ou
   for (size_t i = 0; i < sizeof terms / sizeof *terms; i++)
     if (variant->class.terms & terms[i].term) text_appendf(out, ", plus %s", terms[i].name);
   text_append(out, "\n");
+  if (variant->class.tile_rows)
+    text_appendf(out, "terms: of t%u, by TMA where rows lie at multiples of 16 bytes\n", variant->class.tile - 1u);
 }
 
 static void explain_blocks(const kjit_attention_variant *variant, struct text *out) {
