@@ -38,7 +38,7 @@ private:
 
   // The block that a walk visits in a turn.
   KJIT_DEVICE static int block_of(const variant::BlockWalk &walk, int i) {
-    const int entry = walk.entry(i);
+    const int entry = entry_in_turn(walk, i);
     return !kParted || walk.first_entry >= 0 ? entry / kEntryStates : entry / 2;
   }
   // Where the terms of this consumer's rows lie: the map's axes are the tensor's, the last first.

@@ -32,6 +32,8 @@ constexpr bool kMasked = KJIT_VARIANT_MASK;
 constexpr bool kFolded = kScored && (KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE);
 // The core is tanh, which a polynomial computes where its argument is small (RowScore).
 constexpr bool kNear = kFolded && KJIT_VARIANT_TANH;
+// The term may be largest at any key of a row, and reads nothing for each key (walk_order.cuh).
+constexpr bool kHasPeak = kFolded && KJIT_VARIANT_PEAK;
 constexpr bool kListed = KJIT_variant_lists; // blocks come from lists, where the launch has memory for them
 constexpr bool kMapped = KJIT_variant_map;   // the caller gave states of blocks
 constexpr bool kSinks = KJIT_variant_sinks;

@@ -134,6 +134,20 @@ static void test_variant_tiles__terms_in_boxes_of_splits_are_right(void **state)
   assert_int_equal(0, run_split(gpu_require(state), &long_rows, "pairs", config, 1));
 }
 
+/* Walks that begin at the diagonal: of few blocks, of more than a warp looks at in one round, and with bounds on both
+ * sides of it. */
+static void test_variant_tiles__walks_outwards_are_right(void **state) {
+  static const struct variant_shape wide = {1, 2, 2, 500, 900, 64, true};
+  static const int walked[][5] = {{2, 64, 2, 2, 0}, {2, 16, 2, 2, 0}, {3, 80, 2, 2, 1}};
+  static const char *const names[] = {"distance", "distance_window"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+    for (size_t i = 0; i < sizeof walked / sizeof *walked; i++)
+      if (n == 1 - i || emulator_mutation_step() == 1) failures += run_on(fixture, &wide, names[n], walked[i]);
+  assert_int_equal(0, failures);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
                                      cmocka_unit_test(test_variant_tiles__o_of_its_own_beside_two_queries_is_right),
@@ -142,6 +156,7 @@ int main(void) {
                                      cmocka_unit_test(test_variant_tiles__keep_words_of_lists_are_right),
                                      cmocka_unit_test(test_variant_tiles__terms_in_boxes_are_right),
                                      cmocka_unit_test(test_variant_tiles__terms_in_boxes_of_splits_are_right),
+                                     cmocka_unit_test(test_variant_tiles__walks_outwards_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_of_many_tiles_are_right),
                                      cmocka_unit_test(test_variant_tiles__kept_blocks_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);

@@ -20,6 +20,9 @@ MASK(prefix) {
 MASK(streaming) {
   return (at.q - at.k <= w->window && at.q >= at.k) || at.k < 4;
 }
+MASK(wide_window) {
+  return abs(at.q + w->seq_kv - w->seq_q - at.k) <= 4 * w->window;
+}
 MASK(document) {
   return w->doc[at.b * w->keys + at.q] == w->doc[at.b * w->keys + at.k];
 }
@@ -168,6 +171,11 @@ const struct variant_case variant_cases[] = {
      .lse_tolerance = 0.02},
     {.name = "alibi", .score = "score + slope[h] * float(k - q)", .score_at = alibi, .causal = true},
     {.name = "distance", .score = "score - slope[h] * float(abs(q + seq_kv - seq_q - k))", .score_at = distance},
+    {.name = "distance_window",
+     .score = "score - slope[h] * float(abs(q + seq_kv - seq_q - k))",
+     .mask = "abs(q + seq_kv - seq_q - k) <= 4 * window",
+     .score_at = distance,
+     .mask_at = wide_window},
     {.name = "key_bias", .score = "score + table[k]", .score_at = key_bias},
     {.name = "bias", .score = "score + bias[0, h, q, k]", .score_at = bias},
     {.name = "pairs", .score = "score + level[0, h, q, k]", .score_at = bias},

@@ -196,6 +196,18 @@ static uint8_t tile_rows_of(const kjit_attention_variant *variant) {
   return rows;
 }
 
+/* A term may have a peak within a row, and be evaluated at a few keys to find it. */
+static bool has_peak(const kjit_attention_variant *variant) {
+  const struct variant_program *const term = &variant->programs.term;
+  bool has_keys = false, has_loads = false;
+  for (size_t i = 0; i < term->count; i++) {
+    const bool uses_key = (term->nodes[i].uses & USES_K) != 0;
+    has_keys = has_keys || uses_key;
+    has_loads = has_loads || (uses_key && term->nodes[i].operation == VARIANT_LOAD);
+  }
+  return has_keys && !has_loads && variant->class.step == VARIANT_NONE;
+}
+
 /* What follows from the trees. A mask that is always true is none. */
 static bool find_out(kjit_attention_variant *variant) {
   struct variant_tree *const tree = &variant->tree;
@@ -207,7 +219,9 @@ static bool find_out(kjit_attention_variant *variant) {
   variant->class.tile = tile_of(variant);
   variant->class.tile_rows = tile_rows_of(variant);
   variant->score_grad = variant_derive(tree, variant->score, variant_input(tree, INPUT_SCORE));
-  return variant_tree_is_whole(tree) && build_programs(variant) && variant_find_gradients(variant);
+  if (!variant_tree_is_whole(tree) || !build_programs(variant)) return false;
+  variant->class.has_peak = has_peak(variant);
+  return variant_find_gradients(variant);
 }
 
 /* -- Texts --------------------------------------------------------------------------------------------------------- */

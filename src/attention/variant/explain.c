@@ -37,6 +37,8 @@ static void explain_blocks(const kjit_attention_variant *variant, struct text *o
                  variant->intervals.count > 1 ? "s" : "");
   else
     text_append(out, "blocks: from the mask on ranges of q and k\n");
+  if (variant->class.has_peak && (variant->mask == VARIANT_NONE || variant->intervals.count))
+    text_append(out, "order: outwards from the block whose term is largest\n");
 }
 
 void variant_explain(const kjit_attention_variant *variant, struct text *out) {

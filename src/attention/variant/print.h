@@ -15,6 +15,7 @@ void variant_print_types(const kjit_attention_variant *variant, struct text *out
 
 /* VARIANT_HEADER_NAME:
  *   #define KJIT_VARIANT_SCORE 0|1, KJIT_VARIANT_AFFINE 0|1, KJIT_VARIANT_CORE 0|1, KJIT_VARIANT_LINEAR 0..2
+ *   #define KJIT_VARIANT_PEAK 0|1
  *   #define KJIT_VARIANT_TILE 0|1, with it KJIT_VARIANT_TILE_TENSOR 0..7, KJIT_VARIANT_TILE_AXES 1..4, and
  *                                                          KJIT_VARIANT_TILE_ROWS -1..2, the axis whose index is q
  *   #define KJIT_VARIANT_MASK 0|1, KJIT_VARIANT_INTERVALS 0..4

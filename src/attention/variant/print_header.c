@@ -168,13 +168,13 @@ void variant_print_header(const kjit_attention_variant *variant, struct text *ou
   text_append(out, "#pragma once\n#include <kjit/attention/variant_real_ranges.h>\n\n");
   text_appendf(out,
                "#define KJIT_VARIANT_SCORE %d\n#define KJIT_VARIANT_AFFINE %d\n#define KJIT_VARIANT_CORE %d\n"
-               "#define KJIT_VARIANT_TANH %d\n#define KJIT_VARIANT_LINEAR %d\n#define "
+               "#define KJIT_VARIANT_TANH %d\n#define KJIT_VARIANT_LINEAR %d\n#define KJIT_VARIANT_PEAK %d\n#define "
                "KJIT_VARIANT_TILE %d\n#define "
                "KJIT_VARIANT_MASK %d\n#define "
                "KJIT_VARIANT_INTERVALS %zu\n",
                !variant->class.is_identity, affine, variant->class.core != 0, variant->class.core == VARIANT_real_tanh,
-               linear_along_rows(variant), variant->class.tile != 0, variant->mask != VARIANT_NONE,
-               variant->intervals.count);
+               linear_along_rows(variant), variant->class.has_peak, variant->class.tile != 0,
+               variant->mask != VARIANT_NONE, variant->intervals.count);
   print_function(
       variant, &variant->programs.score,
       "kjit_real kjit_variant_score(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)", "s",
