@@ -12,7 +12,8 @@
 //           the last of them to finish merges the partial results (partials.cuh).
 // Warps     the first warpgroup is the producer, of which one thread issues all TMA loads (producer.cuh); 1 to 3
 //           consumer warpgroups of 64 query rows each multiply and store (consumer.cuh). An attention variant's second
-//           warp finds the key blocks of the next tile (variant_producer.cuh).
+//           warp finds the key blocks of the next tile (variant_producer.cuh), and where TMA brings its terms the other
+//           two issue those loads, one for each consumer (variant_term_producer.cuh).
 // Shared    q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, o_chunks bands of O, and barriers
 //           (pipeline.cuh); up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg lets it have 256
@@ -26,6 +27,7 @@
 #ifdef KJIT_variant
 #include "attention_sm90/variant_consumer.cuh"
 #include "attention_sm90/variant_producer.cuh"
+#include "attention_sm90/variant_term_producer.cuh"
 using Parameters = attention_sm90_variant_params;
 #else
 using Parameters = attention_sm90_params;
@@ -49,6 +51,9 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, 1) void attention_sm90(co
       VariantProducer(p, layout).run();
     else if (threadIdx.x / kLanesPerWarp == 1)
       VariantPlanner(p, layout, threadIdx.x % kLanesPerWarp).run();
+    else if (shared::kTermSlots > 0 && threadIdx.x % kLanesPerWarp == 0 &&
+             threadIdx.x / kLanesPerWarp < 2 + cfg::kConsumers)
+      TermProducer(p, layout, threadIdx.x / kLanesPerWarp - 2).run();
 #else
     if (threadIdx.x == 0) Producer{p, layout}.run();
 #endif

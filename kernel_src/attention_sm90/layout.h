@@ -25,6 +25,23 @@ enum {
  * 2 * 4^consumers times a block's number, which 32 bits hold for every length where the rule below is kept. */
 #define SM90_HAS_PARTS(packed, consumers, key_rows) ((packed) == 1 && 1 << 2 * (consumers) <= (key_rows))
 
+/* A variant's terms that lie in a tensor, where TMA can bring them: boxes of 64 keys of a consumer's 64 rows, each with
+ * two mbarriers. Up to two steps' boxes of each consumer lie in shared memory, as many as there is room for beside all
+ * else, and at least those of one step. */
+#define SM90_TERM_BOXES(key_rows) ((key_rows) / SM90_CHUNK_COLUMNS)
+#define SM90_TERM_BOX_BYTES       (SM90_GROUP_ROWS * SM90_ROW_BYTES + 2 * SM90_BARRIER_BYTES)
+#define SM90_TERM_ROOM(shared_bytes, stages)                                                                           \
+  (SM90_SHARED_MOST - (int)(shared_bytes)-SM90_WORD_BYTES * (int)(stages)-15 - SM90_PLAN_BYTES - SM90_ALIGNMENT)
+#define SM90_TERM_SLOTS_THAT_FIT(shared_bytes, stages, consumers)                                                      \
+  (SM90_TERM_ROOM(shared_bytes, stages) / ((int)(consumers)*SM90_TERM_BOX_BYTES))
+#define SM90_TERM_SLOTS(shared_bytes, stages, consumers, packed, key_rows)                                             \
+  ((packed) != 1 || (consumers) > 2 || (key_rows) % SM90_CHUNK_COLUMNS != 0 ||                                         \
+           SM90_TERM_SLOTS_THAT_FIT(shared_bytes, stages, consumers) < SM90_TERM_BOXES(key_rows)                       \
+       ? 0                                                                                                             \
+   : SM90_TERM_SLOTS_THAT_FIT(shared_bytes, stages, consumers) < 2 * SM90_TERM_BOXES(key_rows)                         \
+       ? SM90_TERM_SLOTS_THAT_FIT(shared_bytes, stages, consumers)                                                     \
+       : 2 * SM90_TERM_BOXES(key_rows))
+
 /* Such lists may have keep words too, which the producer brings with K. It counts the blocks that have words from a
  * tile's first one on, so that a split, which begins anywhere, has none. */
 #define SM90_HAS_KEEP(split, packed, consumers, key_rows) (!(split) && SM90_HAS_PARTS(packed, consumers, key_rows))

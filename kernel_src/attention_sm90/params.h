@@ -45,6 +45,9 @@ struct attention_sm90_params {
 struct attention_sm90_variant_params {
   struct attention_sm90_params base;
   struct attention_variant_params variant;
+  /* With KJIT_variant_pairs 3: the tensor with the variant's terms, the last axis, along the keys, first, in boxes of
+   * 64 keys by 64 queries. An axis that the tensor does not have, or whose elements are all one, has one element. */
+  struct attention_tensor_map terms;
 };
 
 #endif

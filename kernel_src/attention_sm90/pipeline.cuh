@@ -12,7 +12,8 @@
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
 //   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer, and what is planned of
 //   the next tile with two mbarriers of its own (variant_producer.cuh), the terms of a step that lie in a tensor
-//   (variant_consumer.cuh), and the bounds of a tile's rows or, with lists, the keep words of each K buffer's block
+//   (variant_terms.cuh) or boxes of them with two mbarriers each (variant_term_producer.cuh), and the bounds of a
+//   tile's rows or, with lists, the keep words of each K buffer's block
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -40,18 +41,33 @@ constexpr int kTermsAt = kPlanBarriersAt + SM90_PLAN_BYTES;
 constexpr int kTermRowBytes = 2 * cfg::kKeyRows + SM90_TERM_PADDING;
 constexpr int kTermBytes = cfg::kConsumers * cfg::kConsumerRows * kTermRowBytes;
 constexpr int kTermsEnd = KJIT_shared_bytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES + kTermBytes;
+// Or boxes of them that TMA brings, and behind these the boxes' mbarriers.
+constexpr int kTermBoxes = SM90_TERM_BOXES(cfg::kKeyRows); // of a step
+constexpr int kBoxBytes = cfg::kBandBytes;
+#if defined(KJIT_variant_pairs) && KJIT_variant_pairs == 3
+constexpr int kTermSlots =
+    SM90_TERM_SLOTS(KJIT_shared_bytes, cfg::kStages, cfg::kConsumers, cfg::kPackGqa, cfg::kKeyRows);
+#else
+constexpr int kTermSlots = 0;
+#endif
+constexpr int kBoxesAt = (kTermsAt + SM90_ALIGNMENT - 1) / SM90_ALIGNMENT * SM90_ALIGNMENT;
+constexpr int kBoxBarriersAt = kBoxesAt + cfg::kConsumers * kTermSlots * kBoxBytes;
+constexpr int kBoxesEnd = kBoxBarriersAt + cfg::kConsumers * kTermSlots * 2 * SM90_BARRIER_BYTES;
 #ifdef KJIT_variant_pairs
-constexpr bool kStagesTerms = KJIT_variant_pairs == 2 && kTermsEnd <= SM90_SHARED_MOST;
+constexpr bool kStagesTerms = KJIT_variant_pairs >= 2 && kTermSlots == 0 && kTermsEnd <= SM90_SHARED_MOST;
 #else
 constexpr bool kStagesTerms = false;
 #endif
+constexpr int kTermsUsed = kTermSlots > 0 ? SM90_ALIGNMENT + cfg::kConsumers *kTermSlots *SM90_TERM_BOX_BYTES
+                           : kStagesTerms ? kTermBytes
+                                          : 0;
 
 // The bounds of the rows of a variant's tile, where there is room for them: of one tile that is planned, and of one for
 // each Q buffer, because consumers read a tile's bounds before they give its Q back.
 constexpr int kBoundSlots = cfg::kQueryBuffers + 1;
 constexpr int kBoundBytes = SM90_BOUND_BYTES * cfg::kConsumers * cfg::kConsumerRows;
-constexpr int kBoundsAt = kTermsAt + (kStagesTerms ? kTermBytes : 0);
-constexpr bool kHasBounds = kTermsEnd - (kStagesTerms ? 0 : kTermBytes) + kBoundSlots * kBoundBytes <= SM90_SHARED_MOST;
+constexpr int kBoundsAt = kTermSlots > 0 ? kBoxesEnd : kTermsAt + (kStagesTerms ? kTermBytes : 0);
+constexpr bool kHasBounds = kTermsEnd - kTermBytes + kTermsUsed + kBoundSlots * kBoundBytes <= SM90_SHARED_MOST;
 
 // The keep words of the block in a K buffer, of a variant whose blocks come from lists: in place of bounds, which it
 // has none of.
@@ -60,7 +76,7 @@ constexpr int kKeepBytes = SM90_WORD_BYTES * kWordsOfPart * cfg::kConsumers;
 constexpr int kKeepAt = kBoundsAt;
 #if defined(KJIT_variant_lists) && KJIT_variant_lists
 constexpr bool kHasKeep = SM90_HAS_KEEP(KJIT_split, cfg::kPackGqa, cfg::kConsumers, cfg::kKeyRows) &&
-                          kTermsEnd - (kStagesTerms ? 0 : kTermBytes) + cfg::kStages * kKeepBytes <= SM90_SHARED_MOST;
+                          kTermsEnd - kTermBytes + kTermsUsed + cfg::kStages * kKeepBytes <= SM90_SHARED_MOST;
 #else
 constexpr bool kHasKeep = false;
 #endif
@@ -99,6 +115,13 @@ struct Layout {
   KJIT_DEVICE uint32_t terms(int consumer) const {
     return base + shared::kTermsAt + consumer * cfg::kConsumerRows * shared::kTermRowBytes;
   }
+  KJIT_DEVICE uint32_t box(int consumer, int slot) const {
+    return base + shared::kBoxesAt + (consumer * shared::kTermSlots + slot) * shared::kBoxBytes;
+  }
+  KJIT_DEVICE uint32_t box_full(int consumer, int slot) const {
+    return base + shared::kBoxBarriersAt + (consumer * shared::kTermSlots + slot) * 2 * SM90_BARRIER_BYTES;
+  }
+  KJIT_DEVICE uint32_t box_empty(int consumer, int slot) const { return box_full(consumer, slot) + SM90_BARRIER_BYTES; }
   KJIT_DEVICE uint32_t bounds(int slot, int row) const {
     return base + shared::kBoundsAt + slot * shared::kBoundBytes + row * SM90_BOUND_BYTES;
   }
@@ -132,7 +155,12 @@ struct Layout {
     }
     if constexpr (cfg::kVariant) {
       mbarrier_init(plan_full(), 1);
-      mbarrier_init(plan_empty(), 1);
+      mbarrier_init(plan_empty(), 1 + (shared::kTermSlots > 0 ? cfg::kConsumers : 0));
+      for (int c = 0; c < cfg::kConsumers; c++)
+        for (int i = 0; i < shared::kTermSlots; i++) {
+          mbarrier_init(box_full(c, i), 1);
+          mbarrier_init(box_empty(c, i), kWarpsPerWarpgroup);
+        }
     }
     fence_mbarrier_init();
   }

@@ -11,20 +11,19 @@
 //            or one more where it has a term, because it is computed in the exponent
 //   rows     what a tile's rows have in common for all keys, such as an interval's bounds and a slope, is computed once
 //            a tile
-//   terms    those that lie in a tensor are copied to shared memory where there is room for a step's
-//            (variant_terms.cuh). Beyond 64 columns they are added to S while O is in flight, so that the next
-//            block's are copied during the softmax
+//   terms    those that lie in a tensor come to shared memory where there is room for a step's: by TMA
+//            (variant_term_ring.cuh), or copied by the consumer's own warps (variant_terms.cuh). Beyond 64 columns they
+//            are added to S while O is in flight, so that the next block's come during the softmax
 #pragma once
 #include "attention_sm90/consumer.cuh"
-#include "attention_sm90/variant_terms.cuh"
+#include "attention_sm90/variant_term_ring.cuh"
 #include "attention_sm90/variant_tile.cuh"
 #include "attention_variant/row_score.cuh"
 
 struct VariantConsumer : Consumer {
   using Keep = variant::KeepWords<kColumns8>;
-  static constexpr bool kStaged = TermCopies::kStaged;
-  static constexpr bool kAddsTerms = TermCopies::kAhead;
-  using Pairs = typename variant::TermsOf<kStaged, kColumns8, shared::kTermRowBytes>::Type;
+  static constexpr bool kAddsTerms = TermSource::kAddedInFlight;
+  using Pairs = typename TermSource::template Terms<kColumns8>;
   // Beyond 64 columns the products take long enough for tanh's instructions, and the polynomial's only add to a step:
   // at 256 columns softcap lost 8 % by them, at 64 it gained 10.
   static constexpr bool kByPolynomial = variant::kNear && cfg::kHeadDim <= 64;
@@ -36,12 +35,11 @@ struct VariantConsumer : Consumer {
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
   BoundRing bounds;               // the slot of the next tile's, with kPlannedBounds
   bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
-  TermCopies copies;
+  TermSource source;
   uint32_t entry = 0; // of the step's key block: 2 * (its entry in the walk) + (the tile's last)
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
-      : Consumer(params.base, layout, consumer, thread), v(params.variant),
-        copies(v, at.terms(consumer) + warp * 16 * shared::kTermRowBytes, lane) {}
+      : Consumer(params.base, layout, consumer, thread), v(params.variant), source(v, layout, consumer, warp, lane) {}
 
   KJIT_DEVICE void run() {
     wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
@@ -126,11 +124,9 @@ private:
 
   // Where the terms are read: in shared memory, or in registers, into which they are loaded here.
   template <bool kWhole> KJIT_DEVICE void load_terms(const Tile &tile, Pairs (&pairs)[2]) const {
-    if constexpr (variant::kTiled) {
 #pragma unroll
-      for (int r = 0; r < 2; r++)
-        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane, copies.place, r);
-    }
+    for (int r = 0; r < 2; r++)
+      source.template load<kWhole>(pairs[r], row(tile, r), first_key(), r);
   }
 
   template <bool kPartial> KJIT_DEVICE void apply(const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
@@ -145,7 +141,7 @@ private:
   // With kAddsTerms: add the terms to the scores, while O is in flight.
   KJIT_DEVICE void add_terms(const Pairs (&pairs)[2]) {
     if constexpr (kAddsTerms) {
-      copies.wait();
+      source.wait();
 #pragma unroll
       for (int r = 0; r < 2; r++)
         scores_of[r].add_terms(s[0], r, pairs[r]);
@@ -153,6 +149,7 @@ private:
 #pragma unroll
       for (int n = 0; n < kColumns8; n++)
         asm volatile("" : "+f"(s[0][n][0]), "+f"(s[0][n][1]), "+f"(s[0][n][2]), "+f"(s[0][n][3]));
+      if constexpr (TermRing::kUsed) source.wait(); // has happened; ptxas moves nothing across its branch
     }
   }
   // What is left of apply() behind that.
@@ -193,7 +190,7 @@ private:
     }
     is_near = true;
     wait_for_entry();
-    copies.begin(row(tile, 0), row(tile, 1), first_key());
+    source.begin(row(tile, 0), row(tile, 1), first_key());
     if (variant::kJudged && is_full()) {
       keep[0].keep_all();
       keep[1].keep_all();
@@ -237,7 +234,7 @@ private:
     load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
-    copies.wait();
+    source.wait();
     first_softmax(softmax, tile, keep, terms);
     round_scores();
   }
@@ -246,7 +243,7 @@ private:
   // @return 0 when O holds nothing yet, else 1: what the last product's `accumulate` has to be
   KJIT_DEVICE int inner_blocks(const Tile &tile, int buffer) {
     int accumulate = 0;
-    copies.ahead(first_key(), is_last());
+    source.done(first_key(), is_last());
 #pragma unroll 1
     while (!is_last()) {
       wait_for_entry();
@@ -263,7 +260,7 @@ private:
   template <bool kPartial> KJIT_DEVICE void step(const Tile &tile, int buffer, int accumulate) {
     Keep keep[2];
     Pairs terms[2];
-    copies.require(first_key());
+    source.require(first_key());
     if constexpr (kPartial) decide(tile, keep);
     issue_both(buffer, accumulate);
     load_terms<!kPartial>(tile, terms);
@@ -271,16 +268,17 @@ private:
     release_own_scores(buffer);
     if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
     add_terms(terms);
-    copies.ahead(first_key(), is_last());
+    if constexpr (kAddsTerms) source.done(first_key(), is_last());
     wgmma_wait_group<0>();
     release_values();
-    if constexpr (!kAddsTerms) copies.wait();
+    if constexpr (!kAddsTerms) source.wait();
     if constexpr (variant::kFolded && !kPartial) {
       folded_softmax(tile, terms);
     } else {
       if constexpr (!kAppliedInFlight) apply_rest<kPartial>(tile, keep, terms);
       next_softmax<kPartial>();
     }
+    if constexpr (!kAddsTerms) source.done(first_key(), is_last());
   }
 
   // As next_softmax(), with the score function folded into the exponent. The scores stay as they are, unless the
@@ -360,7 +358,7 @@ private:
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);
-    copies.wait();
+    source.wait();
     if constexpr (!kAppliedInFlight) first_softmax(following, next, keep, terms);
     softmax = following;
     round_scores();

@@ -1,4 +1,5 @@
-// The producer of an attention variant: two warps of the producer's warpgroup.
+// The producer of an attention variant: two warps of the producer's warpgroup. Its other two may bring terms
+// (variant_term_producer.cuh).
 //
 // The planner, one warp, takes the number of the next tile from the scheduler and finds out which key blocks that tile
 // visits, while the tile before it is loaded: evaluating the bounds of a tile's rows takes longer than a step, and as
@@ -29,7 +30,8 @@ struct Plan {
   // Write a tile and its walk. One thread.
   KJIT_DEVICE static void store(uint32_t plan, const Tile &tile, const variant::BlockWalk &walk) {
     store_tile(plan, tile);
-    st_shared_16(plan + kNumbersAt, {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)walk.first_entry, 0}});
+    st_shared_16(plan + kNumbersAt,
+                 {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)walk.first_entry, (uint32_t)walk.start()}});
 #pragma unroll
     for (int i = 0; i < variant::kIntervals; i++) {
       const variant::BlockRange &range = walk.ranges[i];
@@ -56,6 +58,7 @@ struct Plan {
     walk.count = numbers.word[0];
     walk.position = numbers.word[1];
     walk.first_entry = numbers.word[2];
+    walk.start_at(numbers.word[3]);
 #pragma unroll
     for (int i = 0; i < variant::kIntervals; i++) {
       const Chunk range = ld_shared_16(plan + kRangesAt + 16 * i);
@@ -149,9 +152,10 @@ struct VariantProducer : Producer {
   }
 
 private:
-  // The entry of the tile's i-th block. Without a list every block is judged by all consumers.
+  // The entry of the tile's i-th block in the order of its visits. Without a list every block is judged by all
+  // consumers.
   KJIT_DEVICE int entry_of(const variant::BlockWalk &walk, int i) const {
-    const int entry = walk.entry(i);
+    const int entry = entry_in_turn(walk, i);
     if (!kParted || walk.first_entry >= 0) return entry;
     return entry / 2 * kEntryStates + kPartialStates;
   }

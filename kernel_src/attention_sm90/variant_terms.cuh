@@ -3,10 +3,12 @@
 // A warp copies the terms of its own 16 rows, 16 bytes a lane, one key block at a time:
 //   1. begin()    those of a tile's first block, when its entry is there;
 //   2. wait()     before they are read;
-//   3. ahead()    when they have been read, with kAhead: those of the key block before, which is the next one mostly,
-//                 because the walk goes towards the first key;
+//   3. done()     when they have been read, with kAddedInFlight: copies those of the key block before, which is the
+//   next one
+//                 mostly, because the walk goes towards the first key;
 //   4. require()  when the next block's entry is there: its terms, unless they are those that were copied ahead.
-// All lanes of a warp call them together.
+// load() says where a step's terms are read. All lanes of a warp call them together. Where TMA can bring the terms, a
+// TermRing takes the place of this (variant_term_ring.cuh).
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 
@@ -18,7 +20,7 @@ struct TermCopies {
   static constexpr bool kStaged = variant::kTiled && shared::kStagesTerms;
   // A consumer adds the terms to S while O is in flight, and the next block's are copied from then on. Up to 64 columns
   // it has no time for that: there terms are read in the exponent.
-  static constexpr bool kAhead = kStaged && cfg::kHeadDim > 64;
+  static constexpr bool kAddedInFlight = kStaged && cfg::kHeadDim > 64;
   static constexpr int kNoKey = -1;
 
   const attention_variant_params &v;
@@ -27,8 +29,16 @@ struct TermCopies {
   const char *rows[2];    // the terms of the lane's rows: lane / 4 and + 8
   int first_key = kNoKey; // of the block whose terms were copied last
 
-  KJIT_DEVICE TermCopies(const attention_variant_params &v, uint32_t place, int lane)
-      : v(v), place(place), lane(lane) {}
+  // A step's terms of one of a thread's rows.
+  template <int kColumns8> using Terms = typename variant::TermsOf<kStaged, kColumns8, shared::kTermRowBytes>::Type;
+
+  KJIT_DEVICE TermCopies(const attention_variant_params &v, Layout at, int consumer, int warp, int lane)
+      : v(v), place(at.terms(consumer) + warp * 16 * shared::kTermRowBytes), lane(lane) {}
+
+  template <bool kWhole, typename Terms>
+  KJIT_DEVICE void load(Terms &terms, const variant::Row &row, int key, int r) const {
+    if constexpr (variant::kTiled) terms.template load<kWhole>(v, row, key, lane, place, r);
+  }
 
   KJIT_DEVICE void begin(const variant::Row &first, const variant::Row &second, int key) {
     if constexpr (kStaged) {
@@ -39,7 +49,7 @@ struct TermCopies {
   }
   KJIT_DEVICE void require(int key) {
     if constexpr (kStaged) {
-      if constexpr (kAhead) {
+      if constexpr (kAddedInFlight) {
         if (first_key == key) return;
         wait(); // for another block's, which would be written to the same place
       }
@@ -53,8 +63,8 @@ struct TermCopies {
     }
   }
   // `key`: the first one of the block whose terms have been read
-  KJIT_DEVICE void ahead(int key, bool is_last) {
-    if constexpr (kAhead) {
+  KJIT_DEVICE void done(int key, bool is_last) {
+    if constexpr (kAddedInFlight) {
       first_key = kNoKey;
       if (!is_last && key > 0) copy(key - cfg::kKeyRows);
     }

@@ -2,7 +2,7 @@
 #pragma once
 #include "attention_sm90/pipeline.cuh"
 #include "attention_sm90/schedule.cuh"
-#include "attention_variant/block_walk.cuh"
+#include "attention_variant/walk_order.cuh"
 
 // The bounds of a tile's rows are kept while the tile is computed, where a row has one interval; with more, registers
 // would be spilled.
@@ -41,6 +41,22 @@ KJIT_DEVICE bool begin_ordered(variant::BlockWalk &walk, const attention_variant
   return true;
 }
 
+// The entry of the block that a walk visits in a turn.
+KJIT_DEVICE int entry_in_turn(const variant::BlockWalk &walk, int turn) {
+  return walk.entry(variant::kHasPeak ? variant::outwards(turn, walk.start(), walk.count) : turn);
+}
+
+// Let a walk over ranges begin where the middle row's term is largest. A split keeps its part of the plain order. All
+// lanes of a warp.
+KJIT_DEVICE void find_start(variant::BlockWalk &walk, const attention_variant_params &v, const attention_sm90_params &p,
+                            const Tile &tile, int lane) {
+  if constexpr (variant::kHasPeak && !cfg::kSplitKv) {
+    if (walk.first_entry >= 0) return;
+    const variant::Row middle = variant_row(v, p, tile, output_row(p, tile, 0, cfg::kQueryRows / 2));
+    walk.start_at(variant::find_peak<cfg::kKeyRows>(walk, v, middle, lane));
+  }
+}
+
 // Begin the walk over a tile's key blocks, and leave the bounds of its rows in slot `slot` where consumers read them.
 // All lanes of a warp.
 KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_params &v, const attention_sm90_params &p,
@@ -56,4 +72,5 @@ KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_pa
       [&](int i, int, int low, int high) {
         if constexpr (kPlannedBounds) st_shared_8(at.bounds(slot, i), low, high);
       });
+  find_start(walk, v, p, tile, lane);
 }

@@ -86,9 +86,21 @@ KJIT_DEVICE void separate(BlockRange (&ranges)[kIntervals]) {
 
 constexpr int kNoBlock = -1;
 
-// The key blocks of a tile, one after the other from the last to the first. An entry is as those of
+// The position that a walk visits first: 0, unless the score function's term has a peak (walk_order.cuh).
+template <bool kHasPeak> struct WalkStart {
+  KJIT_DEVICE void start_at(int) {}
+  KJIT_DEVICE int start() const { return 0; }
+};
+template <> struct WalkStart<true> {
+  int first_position = 0;
+
+  KJIT_DEVICE void start_at(int position) { first_position = position; }
+  KJIT_DEVICE int start() const { return first_position; }
+};
+
+// The key blocks of a tile, by their positions from the last to the first. An entry is as those of
 // attention_block_lists are. There is always at least one, so that a tile that sees no key still writes zeros.
-struct BlockWalk {
+struct BlockWalk : WalkStart<kHasPeak> {
   BlockRange ranges[kIntervals];
   int first_entry = kNoBlock;   // of the tile's list; kNoBlock: its blocks are the ranges
   const int *entries = nullptr; // of all lists

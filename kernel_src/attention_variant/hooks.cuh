@@ -21,7 +21,7 @@
 #if !defined(KJIT_variant_lists) || !defined(KJIT_variant_map) || !defined(KJIT_variant_sinks)
 #error "KJIT_variant_lists, KJIT_variant_map or KJIT_variant_sinks is not defined: 0 or 1"
 #elif !defined(KJIT_variant_pairs)
-#error "KJIT_variant_pairs is not defined: 0, 1 or 2"
+#error "KJIT_variant_pairs is not defined: 0 to 3"
 #endif
 
 namespace variant {
@@ -32,11 +32,13 @@ constexpr bool kMasked = KJIT_VARIANT_MASK;
 constexpr bool kFolded = kScored && (KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE);
 // The core is tanh, which a polynomial computes where its argument is small (RowScore).
 constexpr bool kNear = kFolded && KJIT_VARIANT_TANH;
+// The term may be largest at any key of a row, and reads nothing for each key (walk_order.cuh).
+constexpr bool kHasPeak = kFolded && KJIT_VARIANT_PEAK;
 constexpr bool kListed = KJIT_variant_lists; // blocks come from lists, where the launch has memory for them
 constexpr bool kMapped = KJIT_variant_map;   // the caller gave states of blocks
 constexpr bool kSinks = KJIT_variant_sinks;
 // The term is a tensor's element of 16 bits for each key, two of which lie in a word; with 2 for KJIT_variant_pairs
-// eight of them can be copied at once.
+// eight of them can be copied at once, with 3 boxes of them by a tensor map.
 constexpr bool kTiled = kFolded && KJIT_VARIANT_TILE && KJIT_variant_pairs;
 // Every score of a partial block is judged by itself.
 constexpr bool kJudged = kMapped || (kMasked && KJIT_VARIANT_INTERVALS == 0);

@@ -161,6 +161,7 @@ static struct attention_variant_source source_of(const kjit_attention_variant *v
                                            .key_loads = count_key_loads(&variant->programs.score),
                                            .tile = variant->class.tile,
                                            .tile_axes = tile_axes,
+                                           .tile_rows = variant->class.tile_rows,
                                            .by_batch = (uses & USES_B) != 0,
                                            .by_head = (uses & USES_H) != 0};
 }

@@ -31,6 +31,9 @@ enum axis { BATCH, SEQ, HEADS };
 /* Most bytes of keep words: beyond, fewer blocks of a list have them, and the others are judged. */
 #define WORDS_MAX ((int64_t)64 << 20)
 
+/* A tensor map's strides are below this, in elements of 16 bits. */
+#define STRIDE_LIMIT (INT64_C(1) << 39)
+
 enum {
   LANES = 32,       /* of a warp */
   WORDS_SHARED = 8, /* tiles that share a list from which on it has keep words: fewer judge their scores as soon */
@@ -137,12 +140,13 @@ static kjit_status check_kept(const kjit_kept_blocks *kept, kjit_error *error) {
 #define DEFINES_OF_BLOCKS(sinks, pairs)                                                                                \
   DEFINES(0, 0, sinks, pairs), DEFINES(1, 0, sinks, pairs), DEFINES(0, 1, sinks, pairs), DEFINES(1, 1, sinks, pairs)
 static const char *const defines[] = {DEFINES_OF_BLOCKS(0, 0), DEFINES_OF_BLOCKS(1, 0), DEFINES_OF_BLOCKS(0, 1),
-                                      DEFINES_OF_BLOCKS(1, 1), DEFINES_OF_BLOCKS(0, 2), DEFINES_OF_BLOCKS(1, 2)};
+                                      DEFINES_OF_BLOCKS(1, 1), DEFINES_OF_BLOCKS(0, 2), DEFINES_OF_BLOCKS(1, 2),
+                                      DEFINES_OF_BLOCKS(0, 3), DEFINES_OF_BLOCKS(1, 3)};
 
 /* The parts of the request that the variant adds. The bits that choose the defines change the variant's digest, which
  * is told apart from all others by each of its bytes. */
 static void describe(struct attention_variant_launch *launch, bool has_sinks) {
-  const unsigned level = launch->has_chunks ? 2 : launch->has_pairs ? 1 : 0;
+  const unsigned level = launch->has_boxes ? 3 : launch->has_chunks ? 2 : launch->has_pairs ? 1 : 0;
   const unsigned bits = (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0) | level << 3;
   launch->extra = (struct config_extra){.name = VARIANT_HEADER,
                                         .text = launch->source.header,
@@ -167,6 +171,19 @@ static bool has_words(const struct attention_variant_source *source, const struc
   return pairs;
 }
 
+/* Can a tensor map describe terms that are read as words of 8 keys, in boxes of several queries? An axis whose elements
+ * are all one may have any stride, because its size is taken to be 1. */
+static bool has_boxes(const struct attention_variant_source *source, const struct kjit_variant_arguments *arguments) {
+  const struct kjit_variant_tensor_argument *tensor = &arguments->tensors[source->tile - 1];
+  const int rows = source->tile_rows - 1;
+  if (rows < 0 || tensor->size[rows] < arguments->seq_q || tensor->stride[rows] == 0) return false;
+  bool has_strides = true;
+  for (int axis = 0; axis < source->tile_axes - 1; axis++)
+    has_strides =
+        has_strides && (tensor->size[axis] == 1 || (tensor->stride[axis] >= 0 && tensor->stride[axis] < STRIDE_LIMIT));
+  return has_strides;
+}
+
 kjit_status attention_variant_take(struct attention_variant_launch *launch, const kjit_attention_args *args,
                                    const struct attention_variant_source *source,
                                    const struct kjit_variant_arguments *arguments, kjit_error *error) {
@@ -181,6 +198,7 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
   launch->params.sinks = args->sinks ? args->sinks->data : NULL;
   launch->has_pairs = has_words(source, arguments, 2);
   launch->has_chunks = has_words(source, arguments, 8);
+  launch->has_boxes = launch->has_chunks && has_boxes(source, arguments);
   launch->gathered = launch->has_pairs ? 0 : source->key_loads;
   launch->is_mapped = args->blocks != NULL;
   launch->is_listed = launch->is_mapped || (source->has_mask && source->intervals == 0);
@@ -189,7 +207,7 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
 }
 
 void attention_variant_leave_blocks(struct attention_variant_launch *launch) {
-  launch->is_listed = launch->is_mapped = launch->has_pairs = launch->has_chunks = false;
+  launch->is_listed = launch->is_mapped = launch->has_pairs = launch->has_chunks = launch->has_boxes = false;
   describe(launch, false);
 }
 

@@ -29,6 +29,7 @@ struct attention_variant_launch {
   bool is_listed, is_mapped;
   bool has_pairs;            /* the terms of KJIT_VARIANT_TILE can be loaded two at a time */
   bool has_chunks;           /* they can be copied 16 bytes at a time */
+  bool has_boxes;            /* a tensor map can describe them; with has_chunks */
   int gathered;              /* elements that the score function loads for each pair, one by one */
   struct config_extra extra; /* for looking kernels up; not used by a launch */
   /* What runs before the attention kernel; NULL where nothing does. */

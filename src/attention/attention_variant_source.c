@@ -11,6 +11,7 @@ const struct attention_variant_source attention_variant_none = {
         "#define KJIT_VARIANT_CORE 0\n"
         "#define KJIT_VARIANT_TANH 0\n"
         "#define KJIT_VARIANT_LINEAR 0\n"
+        "#define KJIT_VARIANT_PEAK 0\n"
         "#define KJIT_VARIANT_TILE 0\n"
         "#define KJIT_VARIANT_MASK 0\n"
         "#define KJIT_VARIANT_INTERVALS 0\n"

@@ -23,6 +23,7 @@ struct attention_variant_source {
   int key_loads;          /* elements that the score function loads for each pair, as other keys have others */
   int tile;               /* 0, or 1 + the tensor with the terms of KJIT_VARIANT_TILE */
   int tile_axes;          /* of that tensor */
+  int tile_rows;          /* 0, or 1 + its axis along the queries: KJIT_VARIANT_TILE_ROWS + 1 */
   bool by_batch, by_head; /* whether the mask may differ between batch entries, and between heads */
 };
 

@@ -19,7 +19,8 @@ static const struct variant_shape shared = {1, 8, 8, 200, 400, 64, true};
 static const int configs[][5] = {{2, 64, 2, 2, 0},  {2, 64, 2, 1, 1}, {3, 80, 2, 2, 0},
                                  {2, 208, 4, 1, 0}, {2, 64, 2, 2, 1}, {3, 80, 2, 2, 1}};
 
-static size_t run_on(struct gpu_fixture *fixture, const struct variant_shape *of, const char *name, const int *f) {
+static size_t run_split(struct gpu_fixture *fixture, const struct variant_shape *of, const char *name, const int *f,
+                        int split) {
   struct variant_report report;
   kjit_error error = {0};
   kjit_config config;
@@ -27,9 +28,9 @@ static size_t run_on(struct gpu_fixture *fixture, const struct variant_shape *of
   const struct variant_case *one = variant_case_named(name);
   assert_non_null(one);
   snprintf(text, sizeof text,
-           "dtype=bf16,head_dim=64,head_dim_v=64,causal=%d,consumers=%d,tile_n=%d,stages=%d,q_buffers=%d,o_chunks=%d,"
-           "ping_pong=1,rescale_slack=15,packed=1,split=0",
-           one->causal, f[0], f[1], f[2], f[3], f[4]);
+           "dtype=bf16,head_dim=%d,head_dim_v=%d,causal=%d,consumers=%d,tile_n=%d,stages=%d,q_buffers=%d,o_chunks=%d,"
+           "ping_pong=1,rescale_slack=15,packed=1,split=%d",
+           of->head_dim, of->head_dim, one->causal, f[0], f[1], f[2], f[3], f[4], split);
   assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, &error), &error);
   const kjit_status status = variant_trial_run(&fixture->card, fixture->runtime, one, of, &config, 7, &report, &error);
   if (status == KJIT_OK && report.passed) return 0;
@@ -37,6 +38,10 @@ static size_t run_on(struct gpu_fixture *fixture, const struct variant_shape *of
   if (status != KJIT_OK) print_error("  %s\n", emulator_complaint(&fixture->card));
   emulator_clear_complaint(&fixture->card);
   return 1;
+}
+
+static size_t run_on(struct gpu_fixture *fixture, const struct variant_shape *of, const char *name, const int *f) {
+  return run_split(fixture, of, name, f, 0);
 }
 
 static size_t run(struct gpu_fixture *fixture, const char *name, const int *f) {
@@ -105,12 +110,53 @@ static void test_variant_tiles__kept_blocks_are_right(void **state) {
   assert_int_equal(0, run_on(gpu_require(state), &shared, "kept_blocks", config));
 }
 
+/* Terms of a tensor in boxes that TMA brings: of one and two steps at once, of three boxes for two of a step; of one
+ * consumer; read in the exponent (64 columns) and added to the scores (128). */
+static void test_variant_tiles__terms_in_boxes_are_right(void **state) {
+  static const struct variant_shape shapes[] = {{2, 2, 2, 300, 400, 64, true}, {1, 3, 3, 300, 400, 128, true}};
+  static const int boxed[][5] = {{2, 64, 2, 2, 0}, {2, 128, 2, 1, 1}, {2, 128, 2, 1, 0}, {1, 64, 3, 1, 1}};
+  static const char *const names[] = {"pairs_causal", "pairs_document", "pairs", "pairs_streaming",
+                                      "pairs_of_two_heads"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+    for (size_t s = 0; s < 2; s++)
+      for (size_t i = 0; i < sizeof boxed / sizeof *boxed; i++)
+        if ((n == s && i == n) || emulator_mutation_step() == 1)
+          failures += run_on(fixture, &shapes[s], names[n], boxed[i]);
+  assert_int_equal(0, failures);
+}
+
+/* Splits of a tile whose terms come in boxes. */
+static void test_variant_tiles__terms_in_boxes_of_splits_are_right(void **state) {
+  static const struct variant_shape long_rows = {1, 1, 1, 100, 1000, 64, true};
+  static const int config[] = {1, 64, 2, 1, 0};
+  assert_int_equal(0, run_split(gpu_require(state), &long_rows, "pairs", config, 1));
+}
+
+/* Walks that begin at the diagonal: of few blocks, of more than a warp looks at in one round, and with bounds on both
+ * sides of it. */
+static void test_variant_tiles__walks_outwards_are_right(void **state) {
+  static const struct variant_shape wide = {1, 2, 2, 500, 900, 64, true};
+  static const int walked[][5] = {{2, 64, 2, 2, 0}, {2, 16, 2, 2, 0}, {3, 80, 2, 2, 1}};
+  static const char *const names[] = {"distance", "distance_window"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+    for (size_t i = 0; i < sizeof walked / sizeof *walked; i++)
+      if (n == 1 - i || emulator_mutation_step() == 1) failures += run_on(fixture, &wide, names[n], walked[i]);
+  assert_int_equal(0, failures);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
                                      cmocka_unit_test(test_variant_tiles__o_of_its_own_beside_two_queries_is_right),
                                      cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right),
                                      cmocka_unit_test(test_variant_tiles__keep_words_of_lists_are_right),
+                                     cmocka_unit_test(test_variant_tiles__terms_in_boxes_are_right),
+                                     cmocka_unit_test(test_variant_tiles__terms_in_boxes_of_splits_are_right),
+                                     cmocka_unit_test(test_variant_tiles__walks_outwards_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_of_many_tiles_are_right),
                                      cmocka_unit_test(test_variant_tiles__kept_blocks_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);

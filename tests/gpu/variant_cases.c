@@ -20,6 +20,9 @@ MASK(prefix) {
 MASK(streaming) {
   return (at.q - at.k <= w->window && at.q >= at.k) || at.k < 4;
 }
+MASK(wide_window) {
+  return abs(at.q + w->seq_kv - w->seq_q - at.k) <= 4 * w->window;
+}
 MASK(document) {
   return w->doc[at.b * w->keys + at.q] == w->doc[at.b * w->keys + at.k];
 }
@@ -85,6 +88,10 @@ SCORE(key_bias) {
 }
 SCORE(bias) {
   return s + (double)w->bias[((size_t)at.h * (size_t)w->seq_q + (size_t)at.q) * (size_t)w->seq_kv + (size_t)at.k];
+}
+SCORE(bias_of_two) {
+  const size_t row = (size_t)(at.h / 2 * 2) * (size_t)w->seq_q + (size_t)at.q;
+  return s + (double)w->bias[row * (size_t)w->seq_kv + (size_t)at.k];
 }
 SCORE(relative) {
   (void)w;
@@ -164,6 +171,11 @@ const struct variant_case variant_cases[] = {
      .lse_tolerance = 0.02},
     {.name = "alibi", .score = "score + slope[h] * float(k - q)", .score_at = alibi, .causal = true},
     {.name = "distance", .score = "score - slope[h] * float(abs(q + seq_kv - seq_q - k))", .score_at = distance},
+    {.name = "distance_window",
+     .score = "score - slope[h] * float(abs(q + seq_kv - seq_q - k))",
+     .mask = "abs(q + seq_kv - seq_q - k) <= 4 * window",
+     .score_at = distance,
+     .mask_at = wide_window},
     {.name = "key_bias", .score = "score + table[k]", .score_at = key_bias},
     {.name = "bias", .score = "score + bias[0, h, q, k]", .score_at = bias},
     {.name = "pairs", .score = "score + level[0, h, q, k]", .score_at = bias},
@@ -173,6 +185,19 @@ const struct variant_case variant_cases[] = {
      .mask = "(q - k <= window && q >= k) || k < 4",
      .score_at = bias,
      .mask_at = streaming},
+    /* Queries that a tensor map cannot tell to follow each other. */
+    {.name = "pairs_clamped", .score = "score + level[0, h, min(q, seq_q - 1), k]", .score_at = bias},
+    {.name = "clamped_streaming",
+     .score = "score + level[0, h, min(q, seq_q - 1), k]",
+     .mask = "(q - k <= window && q >= k) || k < 4",
+     .score_at = bias,
+     .mask_at = streaming},
+    {.name = "pairs_document", /* blocks come from lists */
+     .score = "score + level[0, h, q, k]",
+     .mask = "doc[b, q] == doc[b, k]",
+     .score_at = bias,
+     .mask_at = document},
+    {.name = "pairs_of_two_heads", .score = "score + level[0, h // 2 * 2, q, k]", .score_at = bias_of_two},
     {.name = "relative", .score = "score + 0.125 * float(q - k)", .score_at = relative},
     {.name = "square", .score = "score * score", .score_at = square},
     {.name = "pattern", .score = "where(abs(q - k) <= 8, 2.0 * score, score)", .score_at = pattern},

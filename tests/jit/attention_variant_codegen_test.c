@@ -21,7 +21,7 @@
 struct variant_row {
   const char *name, *score, *mask;
   bool lists;
-  int tiled; /* 1: terms lie in a tensor, 2: and their rows at multiples of 16 bytes */
+  int tiled; /* 1: terms lie in a tensor, 2: and their rows at multiples of 16 bytes, 3: and TMA can bring them */
   int gathered;
   uint32_t budget; /* bytes of spills, stores and loads together, of attention_sm90; of flash_forward */
   uint32_t flash_budget;
@@ -39,6 +39,7 @@ static const struct variant_row rows[] = {
     {"softcap", "cap * tanh(score / cap)", NULL, false, 0, 0, 16, 128},
     {"bias", "score + bias[b, h, q, k]", NULL, false, 1, 0, 16, 96},
     {"bias, staged", "score + bias[b, h, q, k]", NULL, false, 2, 0, 16, 96},
+    {"bias, in boxes", "score + bias[b, h, q, k]", NULL, false, 3, 0, 16, 96},
     {"bias in fp32", "score + fp32_bias[b, h, q, k]", NULL, false, 0, 1, 208, 290},
     {"two biases", "score + bias[b, h, q, k] + fp32_bias[b, h, q, k]", NULL, false, 0, 2, 860, 680},
     {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, 0, 0, 144, 176},
@@ -93,6 +94,7 @@ static kjit_status build(kjit_runtime *runtime, const struct variant_row *row, c
       .text = variant->header,
       .bytes = variant->header_bytes,
       .defines = row->lists        ? DEFINES(1, 1)
+                 : row->tiled == 3 ? DEFINES(0, 3)
                  : row->tiled == 2 ? DEFINES(0, 2)
                                    : DEFINES(0, 1),
       .digest = variant->digest,
@@ -146,7 +148,7 @@ static void check(struct codegen *codegen, size_t nth) {
   if (chosen && !is_flash && (row->tiled || row->gathered))
     sm90_suit_variant(&problem,
                       &(struct sm90_variant_needs){
-                          .is_tiled = row->tiled > 0, .is_staged = row->tiled == 2, .gathered = row->gathered},
+                          .is_tiled = row->tiled > 0, .is_staged = row->tiled >= 2, .gathered = row->gathered},
                       (kjit_attention_sm90_config *)config.values);
   if (!chosen || !is_clean(codegen->runtime, row, &config, arch, is_flash ? row->flash_budget : row->budget))
     atomic_fetch_add(&batch->wrong, 1);

@@ -35,6 +35,7 @@ struct state {
   struct sm90_tickets *tickets;
   struct stream_workspace *workspace;
   struct recent *padded_maps; /* sm90_padding.h */
+  struct recent *term_maps;   /* sm90_maps.h */
 };
 
 _Static_assert(offsetof(struct sm90_call, params.base) + sizeof(struct attention_sm90_params) <=
@@ -46,6 +47,7 @@ static void destroy_state(kjit_runtime *runtime, void *user) {
   const struct mem *mem = runtime_mem(runtime);
   stream_workspace_destroy(state->workspace);
   sm90_tickets_destroy(state->tickets);
+  recent_destroy(mem, state->term_maps);
   recent_destroy(mem, state->padded_maps);
   recent_destroy(mem, state->maps);
   mem_free(mem, state);
@@ -59,7 +61,8 @@ static void *create_state(kjit_runtime *runtime) {
   state->tickets = sm90_tickets_create(runtime);
   state->workspace = stream_workspace_create(runtime);
   state->padded_maps = sm90_padding_maps_create(mem);
-  if (state->maps && state->tickets && state->workspace && state->padded_maps) return state;
+  state->term_maps = sm90_maps_create_terms(mem);
+  if (state->maps && state->tickets && state->workspace && state->padded_maps && state->term_maps) return state;
   destroy_state(runtime, state);
   return NULL;
 }
@@ -82,6 +85,7 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
                                            .is_listed = variant->is_listed,
                                            .is_tiled = variant->has_pairs,
                                            .is_staged = variant->has_chunks,
+                                           .is_boxed = variant->has_boxes,
                                            .gathered = variant->gathered,
                                            .is_curved = variant->source.is_curved};
   sm90_suit_variant(problem, &needs, (kjit_attention_sm90_config *)values);
@@ -209,6 +213,8 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   if (launch->variant)
     attention_variant_fill(launch->variant, &call->params.base.scale, &call->params.base.scale_log2,
                            &call->params.variant);
+  if (launch->variant && launch->variant->has_boxes && sm90_term_slots(config) > 0)
+    return sm90_maps_get_terms(state->term_maps, runtime, launch->variant, config->dtype, &call->params.terms, error);
   return KJIT_OK;
 }
 
@@ -285,6 +291,8 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
 }
 
 static uint32_t terms_bytes(const struct attention_variant_launch *variant, const kjit_attention_sm90_config *config) {
+  const int slots = variant->has_boxes ? sm90_term_slots(config) : 0;
+  if (slots > 0) return SM90_ALIGNMENT + (uint32_t)(config->consumers * slots * SM90_TERM_BOX_BYTES);
   return variant->has_chunks && sm90_stages_terms(config) ? sm90_terms_bytes(config) : 0;
 }
 

@@ -14,11 +14,6 @@
 #include "base/error.h"
 #include "base/integer.h"
 
-/* Longest sequence and most heads: the kernel counts keys, rows and tiles of all heads in 32 bits, and adds up to a
- * card's worth. */
-#define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
-#define MAX_TILES (INT64_C(1) << 30)
-
 enum {
   MAX_HEAD = 256,
   MAX_PACKED = 64,
@@ -273,20 +268,30 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
   if (sm90_fits(&more)) *config = more;
 }
 
-/* A tensor's terms that are staged in shared memory take the room of a second tile of Q beyond 64 columns, and that of
- * O's own beyond 128. Terms in registers leave fewer for a step's scores: heads of up to 64 columns then take three
- * consumers and 80 keys, up to 128 two and 112. */
-static void suit_tensor(const kjit_attention_problem *problem, const struct steps *steps, bool is_staged,
-                        kjit_attention_sm90_config *config) {
+/* Boxes of terms need no padding, so that a second tile of Q may have room beside them up to 128 columns: then it takes
+ * that of O's own. */
+static void use_boxes(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+  kjit_attention_sm90_config boxed = *config;
+  boxed.q_buffers = problem->head_dim_v <= 128 ? 2 : 1;
+  boxed.o_chunks = 0;
+  if (sm90_fits(&boxed) && sm90_term_slots(&boxed) > 0) *config = boxed;
+}
+
+/* A tensor's terms that are staged in shared memory by the consumers' own copies take the room of a second tile of Q
+ * beyond 64 columns, and that of O's own beyond 128. Terms in registers leave fewer for a step's scores: heads of up to
+ * 64 columns then take three consumers and 80 keys, up to 128 two and 112. */
+static void suit_tensor(const kjit_attention_problem *problem, const struct steps *steps,
+                        const struct sm90_variant_needs *needs, kjit_attention_sm90_config *config) {
   enum { KEYS_OF_THREE = 80, KEYS_OF_TWO = 112 };
   const bool is_small = problem->head_dim_v <= 64;
-  if (is_staged) {
+  if (needs->is_staged) {
     set_consumers(config, steps, problem->seq_kv, (int32_t)integer_min(config->consumers, 2));
     config->stages = 2;
     config->q_buffers = is_small ? 2 : 1;
     config->o_chunks = !is_small && problem->head_dim_v <= 128 ? 1 : 0;
     while (config->tile_n > KEY_STEP && !(sm90_fits(config) && sm90_stages_terms(config)))
       config->tile_n -= KEY_STEP;
+    if (needs->is_boxed) use_boxes(problem, config);
     return;
   }
   if (problem->head_dim_v > 128) return;
@@ -339,24 +344,9 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
     set_consumers(config, steps, problem->seq_kv, consumers);
     choose_tile(config);
   }
-  if (needs->is_tiled) suit_tensor(problem, steps, needs->is_staged, config);
+  if (needs->is_tiled) suit_tensor(problem, steps, needs, config);
   if (needs->gathered) suit_gathered(problem, steps, needs->gathered, config);
   *config = sm90_canonical(config);
-}
-
-kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
-  if (problem->seq_q > MAX_SEQ || problem->seq_kv > MAX_SEQ) {
-    return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "seq_q is %lld and seq_kv %lld: attention_sm90 takes at most %lld of each",
-                     (long long)problem->seq_q, (long long)problem->seq_kv, (long long)MAX_SEQ);
-  }
-  if (integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch <= MAX_TILES)
-    return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "seq_q is %lld: attention_sm90 takes at most %lld tiles of 64 rows over all %lld heads and %lld "
-                   "batch entries",
-                   (long long)problem->seq_q, (long long)MAX_TILES, (long long)problem->heads_q,
-                   (long long)problem->batch);
 }
 
 static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {

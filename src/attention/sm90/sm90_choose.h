@@ -33,6 +33,7 @@ struct sm90_variant_needs {
   bool is_listed; /* they are listed, by the caller or by the mask */
   bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
   bool is_staged; /* with is_tiled: they can be copied to shared memory instead */
+  bool is_boxed;  /* with is_staged: TMA can bring them there */
   int gathered;   /* elements of tensors that its score function loads for each pair, one by one */
   bool is_curved; /* its score function takes the exponent unit; tanh does so seldom */
 };
@@ -40,8 +41,5 @@ struct sm90_variant_needs {
 /* Change a chosen config into one that suits a variant. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config);
-
-/* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
-kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error);
 
 #endif

@@ -22,6 +22,11 @@ enum {
   SHARED_BYTES = SM90_SHARED_MOST /* of sm_90, per block after opting in: target.c */
 };
 
+/* Longest sequence and most heads: the kernel counts keys, rows and tiles of all heads in 32 bits, and adds up to a
+ * card's worth. */
+#define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
+#define MAX_TILES (INT64_C(1) << 30)
+
 /* ---- Fields ---- */
 
 #define COUNT(name, kind, text) +1
@@ -91,6 +96,10 @@ uint32_t sm90_keep_bytes(const kjit_attention_sm90_config *config) {
 
 uint32_t sm90_terms_bytes(const kjit_attention_sm90_config *config) {
   return SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
+}
+
+int sm90_term_slots(const kjit_attention_sm90_config *config) {
+  return SM90_TERM_SLOTS(sm90_shared_bytes(config), config->stages, config->consumers, config->packed, config->tile_n);
 }
 
 bool sm90_stages_terms(const kjit_attention_sm90_config *config) {
@@ -185,6 +194,21 @@ kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *err
   for (size_t i = 0; i < sizeof rules / sizeof *rules && status == KJIT_OK; i++)
     status = rules[i](config, error);
   return status;
+}
+
+kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
+  if (problem->seq_q > MAX_SEQ || problem->seq_kv > MAX_SEQ) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_q is %lld and seq_kv %lld: attention_sm90 takes at most %lld of each",
+                     (long long)problem->seq_q, (long long)problem->seq_kv, (long long)MAX_SEQ);
+  }
+  if (integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch <= MAX_TILES)
+    return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "seq_q is %lld: attention_sm90 takes at most %lld tiles of 64 rows over all %lld heads and %lld "
+                   "batch entries",
+                   (long long)problem->seq_q, (long long)MAX_TILES, (long long)problem->heads_q,
+                   (long long)problem->batch);
 }
 
 /* ---- The family ---- */

@@ -25,8 +25,10 @@ uint32_t sm90_threads(const kjit_attention_sm90_config *config);
 uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config);  /* dynamic, per block, with room to align it */
 uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config); /* what a variant needs beyond them */
 uint32_t
-sm90_terms_bytes(const kjit_attention_sm90_config *config);       /* what staging a variant's terms takes beyond both */
-bool sm90_stages_terms(const kjit_attention_sm90_config *config); /* there is room for all three */
+sm90_terms_bytes(const kjit_attention_sm90_config *config); /* what staging a variant's terms takes beyond both */
+/* Boxes of terms in each consumer's ring, where TMA brings them: SM90_TERM_SLOTS; 0: TMA brings none. */
+int sm90_term_slots(const kjit_attention_sm90_config *config);
+bool sm90_stages_terms(const kjit_attention_sm90_config *config);     /* there is room for all three */
 uint32_t sm90_bounds_bytes(const kjit_attention_sm90_config *config); /* bounds of a variant's rows, where they fit */
 uint32_t sm90_keep_bytes(const kjit_attention_sm90_config *config);   /* likewise keep words; 0: it has none */
 uint32_t sm90_registers(const kjit_attention_sm90_config *config); /* registers of a consumer thread for O, S and P */
@@ -40,5 +42,8 @@ kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *conf
 
 /* Check every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
 kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *error);
+
+/* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
+kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error);
 
 #endif

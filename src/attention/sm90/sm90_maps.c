@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "attention/attention_variant_launch.h"
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "attention_sm90/layout.h"
@@ -20,6 +21,8 @@ _Static_assert(alignof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_ALIGNM
 _Static_assert(offsetof(struct attention_sm90_params, q) == 0, "q is first");
 _Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR_MAP_BYTES,
                "q, k, v, o, then the rest");
+
+enum { VARIANT_AXES = 4 }; /* of a variant's tensor, and of its map */
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 
@@ -113,5 +116,46 @@ kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kji
   if (found) return KJIT_OK;
   const kjit_status status = encode(runtime, args, &key, maps, error);
   if (status == KJIT_OK) recent_put(known, &key, maps);
+  return status;
+}
+
+/* -- Terms ----------------------------------------------------------------------------------------------------------
+ */
+
+/* Fewer than there are layers: most models have one bias for all of them. */
+#define TERM_PLACES 64
+
+struct recent *sm90_maps_create_terms(const struct mem *mem) {
+  return recent_create(mem, TERM_PLACES, sizeof(struct runtime_tensor), RUNTIME_TENSOR_MAP_BYTES);
+}
+
+/* A map has four axes; those that the tensor does not have, and those whose elements are all one, have one element, and
+ * the stride of the queries' axis, since it must have one. */
+static struct runtime_tensor describe_terms(const struct attention_variant_launch *variant, int32_t dtype) {
+  const struct attention_variant_source *source = &variant->source;
+  const struct kjit_variant_tensor_argument *of = &variant->params.arguments.tensors[source->tile - 1];
+  const int keys = source->tile_axes - 1, rows = source->tile_rows - 1;
+  struct runtime_tensor tensor = {.address = (uintptr_t)of->data,
+                                  .size = {(uint64_t)of->size[keys]},
+                                  .rank = VARIANT_AXES,
+                                  .dtype = dtype,
+                                  .promotion = KJIT_MAP_PROMOTION_256B};
+  for (int i = 1; i < VARIANT_AXES; i++) {
+    const int axis = keys - i;
+    const bool is_one = axis < 0 || of->size[axis] == 1 || of->stride[axis] == 0;
+    tensor.size[i] = is_one ? 1 : (uint64_t)of->size[axis];
+    tensor.stride[i - 1] = (uint64_t)of->stride[is_one ? rows : axis] * TENSOR_BOX_ELEMENT_BYTES;
+    tensor.box[i - 1] = axis == rows ? SM90_GROUP_ROWS : 1;
+  }
+  return tensor;
+}
+
+kjit_status sm90_maps_get_terms(struct recent *known, kjit_runtime *runtime,
+                                const struct attention_variant_launch *variant, int32_t dtype,
+                                struct attention_tensor_map *map, kjit_error *error) {
+  const struct runtime_tensor tensor = describe_terms(variant, dtype);
+  if (recent_get(known, &tensor, map)) return KJIT_OK;
+  const kjit_status status = runtime_tensor_map_encode(runtime, &tensor, "the score function's tensor", map, error);
+  if (status == KJIT_OK) recent_put(known, &tensor, map);
   return status;
 }

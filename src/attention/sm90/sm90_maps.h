@@ -12,6 +12,8 @@
 #include "base/threads/recent.h"
 
 /* NULL when out of memory. `mem` must outlive it. */
+struct attention_variant_launch;
+
 struct recent *sm90_maps_create(const struct mem *mem);
 
 enum { SM90_MAPS = 4 }; /* of q, k, v and o, in this order */
@@ -29,5 +31,12 @@ struct sm90_boxes {
 kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kjit_attention_args *args,
                           const struct sm90_boxes *boxes, struct attention_tensor_map maps[SM90_MAPS], bool *is_again,
                           kjit_error *error);
+
+/* The map of a variant's terms, where has_boxes: over (keys, the axes in front of them, the last first), in boxes of 64
+ * keys by 64 queries. Kept like the others. */
+struct recent *sm90_maps_create_terms(const struct mem *mem);
+kjit_status sm90_maps_get_terms(struct recent *known, kjit_runtime *runtime,
+                                const struct attention_variant_launch *variant, int32_t dtype,
+                                struct attention_tensor_map *map, kjit_error *error);
 
 #endif

@@ -181,6 +181,33 @@ static uint8_t tile_of(const kjit_attention_variant *variant) {
   return (uint8_t)(load->payload + 1);
 }
 
+/* The axis of such a load along which queries follow each other, plus 1. */
+static uint8_t tile_rows_of(const kjit_attention_variant *variant) {
+  const struct variant_tree *const tree = &variant->tree;
+  if (!variant->class.tile) return 0;
+  const struct variant_node *const load = &tree->nodes[variant->class.term];
+  uint8_t rows = 0;
+  for (uint8_t i = 0; i + 1u < variant_operand_count(tree, load); i++) {
+    const struct variant_node *const index = &tree->nodes[load->operands[i]];
+    if (!(index->uses & USES_Q)) continue;
+    if (rows != 0 || index->operation != VARIANT_INPUT) return 0;
+    rows = (uint8_t)(i + 1u);
+  }
+  return rows;
+}
+
+/* A term may have a peak within a row, and be evaluated at a few keys to find it. */
+static bool has_peak(const kjit_attention_variant *variant) {
+  const struct variant_program *const term = &variant->programs.term;
+  bool has_keys = false, has_loads = false;
+  for (size_t i = 0; i < term->count; i++) {
+    const bool uses_key = (term->nodes[i].uses & USES_K) != 0;
+    has_keys = has_keys || uses_key;
+    has_loads = has_loads || (uses_key && term->nodes[i].operation == VARIANT_LOAD);
+  }
+  return has_keys && !has_loads && variant->class.step == VARIANT_NONE;
+}
+
 /* What follows from the trees. A mask that is always true is none. */
 static bool find_out(kjit_attention_variant *variant) {
   struct variant_tree *const tree = &variant->tree;
@@ -190,8 +217,11 @@ static bool find_out(kjit_attention_variant *variant) {
   variant_derive_intervals(tree, variant->mask, &variant->intervals);
   variant_classify_score(tree, variant->score, &variant->class);
   variant->class.tile = tile_of(variant);
+  variant->class.tile_rows = tile_rows_of(variant);
   variant->score_grad = variant_derive(tree, variant->score, variant_input(tree, INPUT_SCORE));
-  return variant_tree_is_whole(tree) && build_programs(variant) && variant_find_gradients(variant);
+  if (!variant_tree_is_whole(tree) || !build_programs(variant)) return false;
+  variant->class.has_peak = has_peak(variant);
+  return variant_find_gradients(variant);
 }
 
 /* -- Texts --------------------------------------------------------------------------------------------------------- */

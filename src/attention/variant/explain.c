@@ -25,6 +25,8 @@ static void explain_score(const kjit_attention_variant *variant, struct text *ou
   for (size_t i = 0; i < sizeof terms / sizeof *terms; i++)
     if (variant->class.terms & terms[i].term) text_appendf(out, ", plus %s", terms[i].name);
   text_append(out, "\n");
+  if (variant->class.tile_rows)
+    text_appendf(out, "terms: of t%u, by TMA where rows lie at multiples of 16 bytes\n", variant->class.tile - 1u);
 }
 
 static void explain_blocks(const kjit_attention_variant *variant, struct text *out) {
@@ -35,6 +37,8 @@ static void explain_blocks(const kjit_attention_variant *variant, struct text *o
                  variant->intervals.count > 1 ? "s" : "");
   else
     text_append(out, "blocks: from the mask on ranges of q and k\n");
+  if (variant->class.has_peak && (variant->mask == VARIANT_NONE || variant->intervals.count))
+    text_append(out, "order: outwards from the block whose term is largest\n");
 }
 
 void variant_explain(const kjit_attention_variant *variant, struct text *out) {

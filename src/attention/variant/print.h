@@ -15,7 +15,9 @@ void variant_print_types(const kjit_attention_variant *variant, struct text *out
 
 /* VARIANT_HEADER_NAME:
  *   #define KJIT_VARIANT_SCORE 0|1, KJIT_VARIANT_AFFINE 0|1, KJIT_VARIANT_CORE 0|1, KJIT_VARIANT_LINEAR 0..2
- *   #define KJIT_VARIANT_TILE 0|1, with it KJIT_VARIANT_TILE_TENSOR 0..7, KJIT_VARIANT_TILE_AXES 1..4
+ *   #define KJIT_VARIANT_PEAK 0|1
+ *   #define KJIT_VARIANT_TILE 0|1, with it KJIT_VARIANT_TILE_TENSOR 0..7, KJIT_VARIANT_TILE_AXES 1..4, and
+ *                                                          KJIT_VARIANT_TILE_ROWS -1..2, the axis whose index is q
  *   #define KJIT_VARIANT_MASK 0|1, KJIT_VARIANT_INTERVALS 0..4
  *   float kjit_variant_score(a, s, b, h, q, k); float kjit_variant_score_grad(a, s, b, h, q, k);
  *   float kjit_variant_slope(a, b, h, q); float kjit_variant_term(a, b, h, q, k);    with AFFINE, with CORE
@@ -23,6 +25,7 @@ void variant_print_types(const kjit_attention_variant *variant, struct text *out
  *   float kjit_variant_term_step(a, b, h, q);     with LINEAR 1; 2: the term is the same for all keys of a row
  *   const char *kjit_variant_tile_row(a, b, h, q); void kjit_variant_tile_pair(pair, &low, &high);    with TILE: where
  *                                                          a row's terms begin, and the terms in 32 bits of them
+ *   void kjit_variant_tile_axes(a, b, h, q, &axes);    with TILE_ROWS of 0 and more: the indices in front of k
  *   #define KJIT_VARIANT_GRADIENTS 1..16    where the score reads real numbers from tensors; with it, for each such
  * load template <> struct kjit_variant_gradient<0 .. 15> { enum { tensor, along_q, along_k }; static float at(a,
  * gradient of the tensor, s, b, h, q, k, &element); };    d score / d element bool  kjit_variant_mask(a, b, h, q, k);

@@ -97,6 +97,20 @@ static void print_interval(const kjit_attention_variant *variant, struct text *o
   text_append(out, "  lo = kjit_integer_maximum(least, 0);\n  hi = kjit_integer_minimum(most, a.seq_kv);\n}\n");
 }
 
+/* The indices in front of k of a term that is one load along k, where the one along the queries is q itself. */
+static void print_tile_axes(const kjit_attention_variant *variant, struct text *out) {
+  const struct variant_program *const program = &variant->programs.tile;
+  text_appendf(out, "\n#define KJIT_VARIANT_TILE_ROWS %d\n", (int)variant->class.tile_rows - 1);
+  if (!variant->class.tile_rows) return;
+  text_append(out,
+              "\nKJIT_VARIANT_INLINE void kjit_variant_tile_axes(const kjit_variant_arguments &a, int b, int h, int "
+              "q, int (&axes)[4]) {\n");
+  variant_print_body(variant, program, out);
+  for (size_t i = 0; i < program->result_count; i++)
+    text_appendf(out, "  axes[%zu] = n%u;\n", i, (unsigned)program->results[i]);
+  text_append(out, "}\n");
+}
+
 /* A term that is one load along k: where a row of it begins, and two neighbours of it. */
 static void print_tile(const kjit_attention_variant *variant, struct text *out) {
   const struct variant_program *const program = &variant->programs.tile;
@@ -140,6 +154,7 @@ static void print_parts(const kjit_attention_variant *variant, struct text *out)
                  variant_operation_name((enum variant_operation)variant->class.core));
   }
   if (variant->class.tile) print_tile(variant, out);
+  if (variant->class.tile) print_tile_axes(variant, out);
   if (linear_along_rows(variant) == 1)
     print_function(variant, &variant->programs.step,
                    "kjit_real kjit_variant_term_step(const kjit_variant_arguments &a, int b, int h, int q)", "0.0f",
@@ -153,12 +168,13 @@ void variant_print_header(const kjit_attention_variant *variant, struct text *ou
   text_append(out, "#pragma once\n#include <kjit/attention/variant_real_ranges.h>\n\n");
   text_appendf(out,
                "#define KJIT_VARIANT_SCORE %d\n#define KJIT_VARIANT_AFFINE %d\n#define KJIT_VARIANT_CORE %d\n"
-               "#define KJIT_VARIANT_TANH %d\n#define KJIT_VARIANT_LINEAR %d\n#define KJIT_VARIANT_TILE %d\n#define "
+               "#define KJIT_VARIANT_TANH %d\n#define KJIT_VARIANT_LINEAR %d\n#define KJIT_VARIANT_PEAK %d\n#define "
+               "KJIT_VARIANT_TILE %d\n#define "
                "KJIT_VARIANT_MASK %d\n#define "
                "KJIT_VARIANT_INTERVALS %zu\n",
                !variant->class.is_identity, affine, variant->class.core != 0, variant->class.core == VARIANT_real_tanh,
-               linear_along_rows(variant), variant->class.tile != 0, variant->mask != VARIANT_NONE,
-               variant->intervals.count);
+               linear_along_rows(variant), variant->class.has_peak, variant->class.tile != 0,
+               variant->mask != VARIANT_NONE, variant->intervals.count);
   print_function(
       variant, &variant->programs.score,
       "kjit_real kjit_variant_score(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)", "s",

@@ -43,6 +43,8 @@ struct variant_score_class {
   variant_node_index slope, term, inner;
   variant_node_index step; /* what one more key adds to the term; VARIANT_NONE where that differs */
   uint8_t tile;            /* 0, or 1 + the tensor whose elements [.., k], 16 bits each, are the term */
+  uint8_t tile_rows;       /* 0, or 1 + the axis of that tensor whose index is q, as no other one's depends on q */
+  bool has_peak;           /* the term is computed without a load for each key, and not linear along a row */
 };
 
 /* A load of a real number in the score: what its element's gradient gets of a pair. */

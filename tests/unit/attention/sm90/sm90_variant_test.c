@@ -28,6 +28,11 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
               {64, {.is_tiled = true, .is_staged = true}, 2, 128},
               {128, {.is_tiled = true, .is_staged = true}, 2, 128},
               {256, {.is_tiled = true, .is_staged = true}, 2, 64},
+              {64, {.is_tiled = true, .is_staged = true, .is_boxed = true}, 2, 128},
+              {96, {.is_tiled = true, .is_staged = true, .is_boxed = true}, 2, 128},
+              {128, {.is_tiled = true, .is_staged = true, .is_boxed = true}, 2, 128},
+              {192, {.is_tiled = true, .is_staged = true, .is_boxed = true}, 2, 64},
+              {256, {.is_tiled = true, .is_staged = true, .is_boxed = true}, 2, 64},
               {128, {.is_narrow = true, .is_curved = true}, 2, 128},
               {256, {.is_narrow = true, .is_tiled = true, .is_curved = true}, 2, 64}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -44,6 +49,7 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
     assert_int_equal(config.consumers, rows[i].consumers);
     assert_int_equal(config.tile_n, rows[i].tile_n);
     assert_status(KJIT_OK, sm90_check(&config, &error), &error);
+    if (rows[i].needs.is_boxed) assert_true(sm90_term_slots(&config) > 0);
   }
 }
 
@@ -64,6 +70,33 @@ static void test_sm90_suit_variant__o_is_stored_through_q(void **state) {
   sm90_suit_variant(&problem, &needs, &config);
   assert_int_equal(config.q_buffers, 2);
   assert_int_equal(config.o_chunks, 0);
+}
+
+/* Boxes of terms that a consumer's ring has: of two steps where there is room, of one and a half, and none where TMA
+ * brings no terms. */
+static void test_sm90_term_slots__are_those_that_fit(void **state) {
+  (void)state;
+  static const struct {
+    kjit_attention_sm90_config config;
+    int slots;
+  } rows[] = {
+      {{.head_dim = 64, .consumers = 2, .tile_n = 128, .q_buffers = 2}, 4},
+      {{.head_dim = 128, .consumers = 2, .tile_n = 128, .q_buffers = 1, .o_chunks = 1}, 3},
+      {{.head_dim = 128, .consumers = 2, .tile_n = 128, .q_buffers = 1}, 4},
+      {{.head_dim = 128, .consumers = 2, .tile_n = 128, .q_buffers = 2}, 2},
+      {{.head_dim = 128, .consumers = 2, .tile_n = 128, .q_buffers = 2, .o_chunks = 2}, 0},
+      {{.head_dim = 128, .consumers = 2, .tile_n = 112, .q_buffers = 1}, 0},
+      {{.head_dim = 256, .consumers = 2, .tile_n = 64, .q_buffers = 1}, 2},
+      {{.head_dim = 64, .consumers = 3, .tile_n = 64, .q_buffers = 1}, 0},
+      {{.head_dim = 64, .consumers = 1, .tile_n = 64, .q_buffers = 1, .packed = 4}, 0},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_sm90_config config = rows[i].config;
+    config.head_dim_v = config.head_dim;
+    config.stages = 2;
+    if (config.packed == 0) config.packed = 1;
+    assert_int_equal(rows[i].slots, sm90_term_slots(&config));
+  }
 }
 
 static int32_t consumers_of_lists(int64_t length, int64_t head_dim, bool is_narrow) {
@@ -91,6 +124,7 @@ static void test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles(void *
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them),
+                                     cmocka_unit_test(test_sm90_term_slots__are_those_that_fit),
                                      cmocka_unit_test(test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles),
                                      cmocka_unit_test(test_sm90_suit_variant__o_is_stored_through_q)};
   return cmocka_run_group_tests_name("sm90_variant", tests, NULL, NULL);

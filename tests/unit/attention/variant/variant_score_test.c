@@ -53,6 +53,34 @@ static void test_variant_score__classes_are_found(void **state) {
 static double run(const struct variant_made *made, const struct variant_program *program,
                   const struct variant_place *place);
 
+/* Where a walk may begin at the largest term: it is computed without a load for each key, and not linear along a row.
+ */
+static void test_variant_score__terms_with_a_peak_are_told(void **state) {
+  static const struct {
+    const char *text;
+    bool has_peak;
+  } rows[] = {{"score - slope[h] * abs(q + OFF - k)", true},
+              {"C * tanh(score / C) - slope[h] * abs(q + OFF - k)", true},
+              {"score + 1.0 / (1 + abs(q - k))", true},
+              {"score + slope[h] * (k - q)", false},
+              {"score + 2 * h", false},
+              {"score + t[k]", false},
+              {"score + t[q - k + 80] * slope[h]", false},
+              {"score + bias[b, h, q, k]", false},
+              {"where(abs(q - k) <= 8, 2 * score, score)", false},
+              {"C * tanh(score / C)", false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct variant_made made = variant_must_make(rows[i].text, NULL);
+    char text[2000];
+    assert_status(KJIT_OK, kjit_attention_variant_explain(made.variant, text, sizeof text, NULL, &made.error),
+                  &made.error);
+    if (made.variant->class.has_peak != rows[i].has_peak || !strstr(text, "order: outwards") == rows[i].has_peak)
+      fail_msg("%s: has a peak: %d; %s", rows[i].text, made.variant->class.has_peak, text);
+    kjit_attention_variant_free(made.variant);
+  }
+}
+
 static void test_variant_score__affine_form_is_the_score(void **state) {
   (void)state;
   for (size_t i = 0; i < CASE_COUNT; i++) {
@@ -207,6 +235,7 @@ static double run(const struct variant_made *made, const struct variant_program 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_variant_score__classes_are_found),
+      cmocka_unit_test(test_variant_score__terms_with_a_peak_are_told),
       cmocka_unit_test(test_variant_score__affine_form_is_the_score),
       cmocka_unit_test(test_variant_score__parts_that_fold_are_the_score),
       cmocka_unit_test(test_variant_score__derivative_is_that_of_differences),
