@@ -130,7 +130,10 @@ static void fill_one_part(const struct serving_sm90_config *config, const struct
   to->lse = params->lse;
   to->lse_batch_stride = params->lse_batch_stride;
   to->lse_head_stride = params->lse_head_stride;
-  if (!config->gathered && !config->grouped) return;
+  if (!config->gathered && !config->grouped) {
+    to->k_rows = to->v_rows = (struct serving_rows){0}; /* so that the argument is the same each time */
+    return;
+  }
   const int32_t heads = params->heads_kv;
   to->k_rows = rows_of(params->k, &params->k_stride, params->cache_rows, params->page_size, heads);
   to->v_rows = rows_of(params->v, &params->v_stride, params->cache_rows, params->page_size, heads);
