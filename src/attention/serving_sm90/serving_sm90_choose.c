@@ -112,7 +112,7 @@ static bool is_for_narrow_runs(const struct serving_problem *problem, uint32_t m
   const int64_t page = problem->page_size, most = (int64_t)multiprocessors * RUNS_TILES_PER_SM;
   return problem->is_simple && !problem->rotates && !problem->softcap && problem->packed_rows <= SERVING_SM90_M &&
          problem->batch <= NARROW_RUNS_MAX_BATCH && (page & (page - 1)) == 0 && !is_gathered(problem) &&
-         problem->heads_kv <= most / problem->batch;
+         problem->batch * problem->heads_kv <= most;
 }
 
 /* What steps 3 and 4 have in common. */

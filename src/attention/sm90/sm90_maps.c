@@ -119,8 +119,7 @@ kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kji
   return status;
 }
 
-/* -- Terms ----------------------------------------------------------------------------------------------------------
- */
+/* ---- Terms ---- */
 
 /* Fewer than there are layers: most models have one bias for all of them. */
 #define TERM_PLACES 64
