@@ -3,36 +3,10 @@
 #include "attention/attention_variant_call.h"
 #include "unit/attention/variant_fixture.h"
 
-static kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
-  kjit_tensor tensor = {.data = address(9), .dtype = dtype, .rank = rank, .shape = {a, b, c, d}};
-  int64_t stride = 1;
-  for (uint32_t axis = rank; axis-- > 0; stride *= tensor.shape[axis])
-    tensor.stride[axis] = stride;
-  return tensor;
-}
-
-/* What a launch is told of a score function that reads a matrix of so many axes. */
-static struct attention_variant_launch launch_of(const char *score, const kjit_tensor *matrix) {
-  const kjit_variant_tensor declared = {"matrix", matrix->dtype, matrix->rank};
-  const kjit_attention_variant_text text = {
-      .struct_size = sizeof text, .score = score, .tensors = &declared, .tensor_count = 1};
-  struct attention_variant_launch launch;
-  kjit_attention_variant *variant = NULL;
-  kjit_attention_args args = causal_args();
-  kjit_error error;
-  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &error), &error);
-  args.variant = variant;
-  args.variant_tensors = matrix;
-  assert_status(KJIT_OK, attention_variant_of_args(&launch, &args, 0, &error), &error);
-  kjit_attention_variant_free(variant);
-  launch.source.header = NULL; /* the variant's */
-  return launch;
-}
-
 /* Whether a tensor map can describe the terms of a matrix of 1000 queries and so many keys. */
 static bool has_boxes(const char *score, int64_t rows, int64_t columns) {
   const kjit_tensor matrix = vector(KJIT_BF16, 2, rows, columns, 0, 0);
-  return launch_of(score, &matrix).has_boxes;
+  return launch_of(score, &matrix, 1).has_boxes;
 }
 
 static void test_attention_terms__boxes_need_queries_that_follow_each_other(void **state) {
@@ -44,15 +18,15 @@ static void test_attention_terms__boxes_need_queries_that_follow_each_other(void
   assert_false(has_boxes("score + matrix[q, k]", 1000, 700)); /* rows that begin between 16 bytes */
   assert_false(has_boxes("score + matrix[q + 1, k]", 1001, 704));
   assert_false(has_boxes("score + matrix[h, k]", 1000, 704));
-  assert_true(launch_of("score + matrix[b, h // 2, q, k]", &matrix).has_boxes);
-  assert_true(launch_of("score + matrix[b, q % 3, q, k]", &matrix).has_chunks);
-  assert_false(launch_of("score + matrix[b, q % 3, q, k]", &matrix).has_boxes);
+  assert_true(launch_of("score + matrix[b, h // 2, q, k]", &matrix, 1).has_boxes);
+  assert_true(launch_of("score + matrix[b, q % 3, q, k]", &matrix, 1).has_chunks);
+  assert_false(launch_of("score + matrix[b, q % 3, q, k]", &matrix, 1).has_boxes);
   matrix.stride[2] = 0; /* all queries have one row */
-  assert_false(launch_of("score + matrix[b, h, q, k]", &matrix).has_boxes);
+  assert_false(launch_of("score + matrix[b, h, q, k]", &matrix, 1).has_boxes);
   matrix.stride[2] = 704;
   matrix.stride[1] = INT64_C(1) << 39;
-  assert_true(launch_of("score + matrix[b, h, q, k]", &matrix).has_chunks);
-  assert_false(launch_of("score + matrix[b, h, q, k]", &matrix).has_boxes);
+  assert_true(launch_of("score + matrix[b, h, q, k]", &matrix, 1).has_chunks);
+  assert_false(launch_of("score + matrix[b, h, q, k]", &matrix, 1).has_boxes);
 }
 
 /* A bias of one batch entry, expanded over the heads: what of a map the fake driver shows. */

@@ -208,14 +208,6 @@ static void test_attention_variant__plain_members_beside_a_text_are_refused(void
   kjit_attention_variant_free(variant);
 }
 
-static kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
-  kjit_tensor tensor = {.data = address(9), .dtype = dtype, .rank = rank, .shape = {a, b, c, d}};
-  int64_t stride = 1;
-  for (uint32_t axis = rank; axis-- > 0; stride *= tensor.shape[axis])
-    tensor.stride[axis] = stride;
-  return tensor;
-}
-
 static void test_attention_variant__tensors_of_a_variant_are_checked(void **state) {
   struct fixture *f = *state;
   const kjit_variant_tensor declared = {"doc", KJIT_INT32, 1};
@@ -308,20 +300,8 @@ static void test_attention_variant__blocks_that_do_not_cover_are_refused(void **
 
 /* How many elements a score function loads one by one, of a matrix of a dtype with a row of `columns`. */
 static int gathered_by(const char *score, int32_t dtype, int64_t columns) {
-  const kjit_variant_tensor declared[] = {{"matrix", dtype, 2}, {"factor", KJIT_FP32, 1}};
-  const kjit_attention_variant_text text = {
-      .struct_size = sizeof text, .score = score, .tensors = declared, .tensor_count = 2};
   const kjit_tensor tensors[] = {vector(dtype, 2, 1000, columns, 0, 0), vector(KJIT_FP32, 1, 1000, 0, 0, 0)};
-  struct attention_variant_launch launch;
-  kjit_attention_variant *variant = NULL;
-  kjit_attention_args args = causal_args();
-  kjit_error error;
-  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &error), &error);
-  args.variant = variant;
-  args.variant_tensors = tensors;
-  assert_status(KJIT_OK, attention_variant_of_args(&launch, &args, 0, &error), &error);
-  kjit_attention_variant_free(variant);
-  return launch.gathered;
+  return launch_of(score, tensors, 2).gathered;
 }
 
 static void test_attention_variant__elements_that_are_loaded_one_by_one_are_counted(void **state) {

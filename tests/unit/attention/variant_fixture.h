@@ -25,4 +25,34 @@ static inline const struct attention_sm90_variant_params *launched_variant(void)
   return &params;
 }
 
+/* A tensor of so many axes, whose elements follow each other. */
+static inline kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+  kjit_tensor tensor = {.data = address(9), .dtype = dtype, .rank = rank, .shape = {a, b, c, d}};
+  int64_t stride = 1;
+  for (uint32_t axis = rank; axis-- > 0; stride *= tensor.shape[axis])
+    tensor.stride[axis] = stride;
+  return tensor;
+}
+
+/* What a launch is told of a score function that reads a tensor `matrix`, and with two of them `factor` too. */
+static inline struct attention_variant_launch launch_of(const char *score, const kjit_tensor *tensors, uint32_t count) {
+  static const char *const names[] = {"matrix", "factor"};
+  kjit_variant_tensor declared[sizeof names / sizeof *names];
+  const kjit_attention_variant_text text = {
+      .struct_size = sizeof text, .score = score, .tensors = declared, .tensor_count = count};
+  struct attention_variant_launch launch;
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = causal_args();
+  kjit_error error;
+  for (uint32_t i = 0; i < count; i++)
+    declared[i] = (kjit_variant_tensor){names[i], tensors[i].dtype, tensors[i].rank};
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &error), &error);
+  args.variant = variant;
+  args.variant_tensors = tensors;
+  assert_status(KJIT_OK, attention_variant_of_args(&launch, &args, 0, &error), &error);
+  kjit_attention_variant_free(variant);
+  launch.source.header = NULL; /* the variant's */
+  return launch;
+}
+
 #endif

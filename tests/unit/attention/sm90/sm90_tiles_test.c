@@ -3,22 +3,10 @@
 
 #include "attention/sm90/sm90_config.h"
 #include "support/test.h"
+#include "unit/attention/attention_problem.h"
 #include "unit/attention/sm90/sm90_configs.h"
 
 #define SM_COUNT 132
-
-static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
-                                         int64_t seq_kv) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = KJIT_BF16;
-  problem.batch = batch;
-  problem.heads_q = heads_q;
-  problem.heads_kv = heads_kv;
-  problem.seq_q = seq_q;
-  problem.seq_kv = seq_kv;
-  problem.head_dim = problem.head_dim_v = 128;
-  return problem;
-}
 
 static struct sm90_tiles cut(const kjit_attention_problem *problem, int32_t packed, int32_t consumers) {
   kjit_attention_sm90_config config = sm90_base();
@@ -33,7 +21,7 @@ static int64_t parts_of(const struct sm90_tiles *tiles, const kjit_attention_sm9
 }
 
 static int64_t parts(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q, int64_t seq_kv, int32_t packed) {
-  const kjit_attention_problem problem = problem_of(batch, heads_q, heads_kv, seq_q, seq_kv);
+  const kjit_attention_problem problem = problem_of(batch, heads_q, heads_kv, seq_q, seq_kv, 128);
   kjit_attention_sm90_config config = sm90_base();
   config.packed = packed;
   config.consumers = 1;
@@ -43,7 +31,7 @@ static int64_t parts(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t s
 
 static void test_sm90_tiles__rows_are_positions(void **state) {
   (void)state;
-  const kjit_attention_problem problem = problem_of(2, 6, 2, 1000, 700);
+  const kjit_attention_problem problem = problem_of(2, 6, 2, 1000, 700, 128);
   const struct sm90_tiles tiles = cut(&problem, 1, 2);
   assert_int_equal(tiles.query_tiles, 8);
   assert_int_equal(tiles.heads, 6);
@@ -56,7 +44,7 @@ static void test_sm90_tiles__rows_are_positions(void **state) {
 /* 5 positions of up to 4 heads are 20 rows; 6 heads are two packs. */
 static void test_sm90_tiles__packed_rows_are_positions_and_heads(void **state) {
   (void)state;
-  const kjit_attention_problem problem = problem_of(3, 12, 2, 5, 700);
+  const kjit_attention_problem problem = problem_of(3, 12, 2, 5, 700, 128);
   const struct sm90_tiles tiles = cut(&problem, 4, 1);
   assert_int_equal(tiles.query_tiles, 1);
   assert_int_equal(tiles.heads, 4);
@@ -108,7 +96,7 @@ static void test_sm90_tiles__parts_are_no_more_than_key_blocks(void **state) {
   int64_t most = 1;
   for (config.tile_n = 16; config.tile_n <= 128; config.tile_n += 16)
     for (int64_t keys = 1; keys <= 4096; keys += 93) {
-      const kjit_attention_problem problem = problem_of(1, 1, 1, 64, keys);
+      const kjit_attention_problem problem = problem_of(1, 1, 1, 64, keys, 128);
       const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
       const int64_t chosen = parts_of(&tiles, &config);
       assert_true(chosen <= tiles.key_blocks);
@@ -124,7 +112,7 @@ static void test_sm90_tiles__memory_is_bounded(void **state) {
   config.head_dim_v = 256;
   config.consumers = 3;
   for (int64_t heads = 1; heads <= 400; heads++) {
-    const kjit_attention_problem problem = problem_of(1, heads, heads, 192, 1 << 20);
+    const kjit_attention_problem problem = problem_of(1, heads, heads, 192, 1 << 20, 128);
     const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
     const int64_t chosen = parts_of(&tiles, &config);
     if (chosen > 1) assert_true(sm90_tiles_partial_bytes(&tiles, &config, chosen) <= SM90_PARTIALS_MAX);
@@ -133,7 +121,7 @@ static void test_sm90_tiles__memory_is_bounded(void **state) {
 
 static void test_sm90_tiles__memory_is_that_of_the_kernel(void **state) {
   (void)state;
-  const kjit_attention_problem problem = problem_of(1, 16, 2, 1, 4096);
+  const kjit_attention_problem problem = problem_of(1, 16, 2, 1, 4096, 128);
   kjit_attention_sm90_config config = sm90_base();
   config.packed = 8;
   config.consumers = 1;
