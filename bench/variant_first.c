@@ -38,17 +38,11 @@ static kjit_tensor tensor_of(uintptr_t which, int32_t dtype, uint32_t rank, cons
 
 static kjit_status make_plan(kjit_runtime *runtime, const struct variant_row *row, int64_t head_dim,
                              kjit_error *error) {
-  const kjit_variant_tensor named[] = {{"doc", KJIT_INT32, 1}, {"start", KJIT_INT32, 1}};
   const kjit_tensor tensors[] = {tensor_of(5, KJIT_INT32, 1, (int64_t[]){LENGTH}),
                                  tensor_of(6, KJIT_INT32, 1, (int64_t[]){VARIANT_DOCUMENTS})};
   const kjit_tensor slopes = tensor_of(7, KJIT_FP32, 1, (int64_t[]){HEADS});
   const kjit_tensor bias = tensor_of(8, KJIT_BF16, 4, (int64_t[]){1, 1, LENGTH, LENGTH});
-  const kjit_attention_variant_text text = {.struct_size = sizeof text,
-                                            .mask = row->mask,
-                                            .tensors = named,
-                                            .tensor_count = row->kind != VARIANT_DOCUMENT ? 0
-                                                            : row->by_start               ? 2
-                                                                                          : 1};
+  const kjit_attention_variant_text text = variant_row_text(row);
   kjit_attention_args args = kjit_attention_args_default();
   kjit_attention_variant *variant = NULL;
   kjit_attention_plan *plan = NULL;

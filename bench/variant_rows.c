@@ -38,6 +38,14 @@ static void seen(const struct variant_row *row, int64_t length, int64_t q, int64
   if (!row->by_start) *end = ((doc + 1) * length + VARIANT_DOCUMENTS - 1) / VARIANT_DOCUMENTS;
 }
 
+kjit_attention_variant_text variant_row_text(const struct variant_row *row) {
+  static const kjit_variant_tensor named[] = {{"doc", KJIT_INT32, 1}, {"start", KJIT_INT32, 1}};
+  const uint32_t count = row->kind != VARIANT_DOCUMENT ? 0 : row->by_start ? 2 : 1;
+  const kjit_attention_variant_text text = {
+      .struct_size = sizeof text, .mask = row->mask, .tensors = named, .tensor_count = count};
+  return text;
+}
+
 void variant_row_pairs(const struct variant_row *row, int64_t length, double *attended, double *visited) {
   *attended = *visited = 0;
   for (int64_t block = 0; block < length; block += BLOCK) {

@@ -2,6 +2,7 @@
 #ifndef KJIT_BENCH_VARIANT_ROWS_H
 #define KJIT_BENCH_VARIANT_ROWS_H
 
+#include <kjit/attention_variant.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,10 @@ struct variant_row {
 };
 
 extern const struct variant_row variant_rows[VARIANT_ROWS];
+
+/* The text of a row's mask, which reads the tensors `doc` and `start` where the row is of documents. It refers to the
+ * row's texts and to memory of the program's. */
+kjit_attention_variant_text variant_row_text(const struct variant_row *row);
 
 /* The pairs of a head that are attended, and those in blocks of 128 by 128 of which some pair is. */
 void variant_row_pairs(const struct variant_row *row, int64_t length, double *attended, double *visited);

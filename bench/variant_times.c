@@ -103,7 +103,6 @@ static kjit_status parse_config(const struct bench *b, const struct entry *entry
 
 static kjit_status plan_with(struct bench *b, struct entry *entry, const kjit_config *config) {
   const struct variant_row *row = entry->row;
-  const kjit_variant_tensor named[] = {{"doc", KJIT_INT32, 1}, {"start", KJIT_INT32, 1}};
   const kjit_tensor tensors[] = {vector(&b->doc, KJIT_INT32, b->length),
                                  vector(&b->start, KJIT_INT32, VARIANT_DOCUMENTS)};
   const kjit_tensor slopes = vector(&b->slopes, KJIT_FP32, b->heads);
@@ -129,12 +128,7 @@ static kjit_status plan_with(struct bench *b, struct entry *entry, const kjit_co
   args.softcap = row->softcap;
   args.alibi_slopes = row->slopes ? &slopes : NULL;
   args.bias = row->bias ? &bias : NULL;
-  const kjit_attention_variant_text text = {.struct_size = sizeof text,
-                                            .mask = row->mask,
-                                            .tensors = named,
-                                            .tensor_count = row->kind != VARIANT_DOCUMENT ? 0
-                                                            : row->by_start               ? 2
-                                                                                          : 1};
+  const kjit_attention_variant_text text = variant_row_text(row);
   kjit_status status = KJIT_OK;
   if (row->mask) status = kjit_attention_variant_create(&variant, &text, &entry->error);
   args.variant = variant;
