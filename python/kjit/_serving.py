@@ -314,24 +314,14 @@ class _WithoutGradients(torch.autograd.Function):
         raise NotImplementedError("gradients over ragged batches: kjit does not compute this yet")
 
 
-def run_ragged(
-    names: tuple[str, ...],
-    tensors: tuple[Any, ...],
-    options: tuple[Any, ...],
-    page_table: Any,
-    sinks: Any,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    schedule: Optional[torch.Tensor],
-) -> Any:
-    """run() for functions of which FlashAttention's have gradients: a backward pass says that there are none."""
-    result = run(names, tensors, options, page_table, sinks, out, return_lse, schedule)
-    q, k, v = tensors[:3]
+def without_gradients(result: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+    """A result of run() for functions of which FlashAttention's have gradients: a backward pass says that there are
+    none."""
     if not (q.requires_grad or k.requires_grad or v.requires_grad) or not torch.is_grad_enabled():
         return result
-    results = result if return_lse else (result,)
+    results = result if isinstance(result, tuple) else (result,)
     refusing = _WithoutGradients.apply(len(results), *results, q, k, v)
-    return refusing if return_lse else refusing[0]
+    return refusing if isinstance(result, tuple) else refusing[0]
 
 
 def _require_tensors(names: tuple[str, ...], given: tuple[Any, ...]) -> None:

@@ -152,11 +152,12 @@ def _ragged(
     if alibi_slopes is not None:
         raise _not_computed("alibi_slopes", alibi_slopes)
     serving = _module or _serving()
-    found = serving.run_ragged(
+    found = serving.run(
         serving.VARLEN, (q, k, v, cu_seqlens_q, cu_seqlens_k, None, None),
         (softmax_scale, causal, tuple(window_size), 0, softcap, 0, 0, max_seqlen_q, False),
         block_table, None, None, return_attn_probs, None,
     )  # fmt: skip
+    found = serving.without_gradients(found, q, k, v)
     return (*found, None) if return_attn_probs else found
 
 

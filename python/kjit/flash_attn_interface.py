@@ -116,7 +116,7 @@ def flash_attn_varlen_func(
         names, tensors = serving.NARROW_VARLEN, (*tensors, k_descale, v_descale)
     elif q_descale is not None or k_descale is not None or v_descale is not None:
         _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    return serving.run_ragged(
+    found = serving.run(
         names,
         tensors,
         (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
@@ -127,6 +127,7 @@ def flash_attn_varlen_func(
         return_attn_probs,
         scheduler_metadata,
     )  # fmt: skip
+    return serving.without_gradients(found, *tensors[:3])
 
 
 def flash_attn_with_kvcache(
