@@ -22,8 +22,8 @@ void sm90_keep_output(const kjit_attention_problem *problem, const struct sm90_c
 void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,
                       kjit_attention_sm90_config *config);
 
-/* Is it so that tiles which read keys alone ask L2 for what lies beside rows that are no whole lines soon after it was
- * fetched for the tiles of neighbouring heads? */
+/* Whether L2 is to fetch whole lines of 128 bytes for rows of keys and values that are no whole lines, because tiles of
+ * neighbouring heads, which run at the same time, read the rest of each line. */
 bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                        const kjit_attention_sm90_config *config);
 
