@@ -185,6 +185,7 @@ private:
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.
   KJIT_DEVICE void clear_values(int slot, int from) const {
+    if constexpr (cfg::kRowWarps > 1) cfg::sync_workers(); // all have read what was here before (shared.cuh)
 #pragma unroll 1
     for (int i = from * 8 + thread; i < cfg::kKeys * 8; i += cfg::kWorkers)
 #pragma unroll

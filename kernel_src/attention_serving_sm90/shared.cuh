@@ -5,6 +5,10 @@
 //   work       of the workers for one tile (config.cuh)
 //   jobs       [SERVING_SM90_JOBS] shares of tiles, which the producer finds for the workers; and one of zeros
 //   then the mbarriers
+//
+// Racecheck of compute-sanitizer does not follow an order through __syncwarp() to one lane that arrives at an mbarrier
+// for its warp. TMA's writes and wgmma's reads are nothing to it. But with K and V of 8 bits, which lanes read, workers
+// meet before they write zeros to a buffer of V that others read in an earlier round.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ring.cuh>
