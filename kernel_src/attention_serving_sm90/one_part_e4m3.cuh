@@ -54,8 +54,7 @@ struct OnePart {
     for (Ring<SERVING_SM90_JOBS> jobs;; jobs.advance()) {
       mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
       const RunPart now = run_part_of(jobs.slot);
-      __syncwarp(); // all lanes have read the part
-      mbarrier_arrive_if(at.job_empty(jobs.slot), lane == 0);
+      mbarrier_arrive(at.job_empty(jobs.slot));
       if (now.parts == 0) return;
       work_on(now);
     }

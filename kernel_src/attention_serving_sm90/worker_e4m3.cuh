@@ -43,8 +43,7 @@ struct Worker {
       const Job &job = at.job(jobs.slot);
       if (job.tile.sequence >= p.batch) return;
       work_on(job.tile, job.share, job.is_last);
-      __syncwarp(); // all lanes have read the job
-      mbarrier_arrive_if(at.job_empty(jobs.slot), warp.lane == 0);
+      mbarrier_arrive(at.job_empty(jobs.slot));
     }
   }
 
