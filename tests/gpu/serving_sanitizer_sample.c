@@ -10,7 +10,11 @@
 #include "sample.h"
 #include "serving_trial.h"
 
-enum { CASES = 29, RUNS = 2 };
+enum { CASES = 39, RUNS = 2 };
+
+/* Multiprocessors to which some problems keep: a block of threads then has many tiles, and problems of many rows are
+ * attention_prefill_sm90's, whose tiles are too few for a whole card. */
+enum { FEW_MULTIPROCESSORS = 4, FIRST_OF_FEW = 26 };
 
 /* Decoding: dense, pages of 1, 16 and 64, keys that many blocks share, several rows, a window, empty sequences. */
 static void list_decoding(struct serving_case *cases) {
@@ -97,43 +101,55 @@ static void list_runs(struct serving_case *cases) {
   cases[3].head_dim = cases[3].head_dim_v = 128;
 }
 
-/* Caches of e4m3: few and many tiles of few rows, many rows in pages that boxes of TMA fit and row by row, and new keys
- * that the pass in front quantises. */
+/* Caches of e4m3: few and many tiles of few rows. */
 static void list_narrow(struct serving_case *cases) {
-  static const int pages[] = {64, 16, 16, 1, 64};
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 2; i++) {
     struct serving_case *c = &cases[i];
-    if (i < 2)
-      serving_set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){900, 0, 30});
-    else
-      serving_set_lengths(c, 4, (const int[]){150, 0, 1, 33}, (const int[]){200, 9, 300, 33});
+    serving_set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){900, 0, 30});
     c->narrow = true;
-    c->heads_kv = i == 1 ? 23 : 2;
+    c->heads_kv = i ? 23 : 2;
     c->group = 4;
-    c->head_dim = c->head_dim_v = i % 2 ? 64 : 128;
+    c->head_dim = c->head_dim_v = i ? 64 : 128;
+    c->cache = SERVING_PAGED;
+    c->page_size = i ? 16 : 64;
+    c->causal = true;
+  }
+}
+
+/* Many rows on caches of e4m3, in pages that boxes of TMA fit and row by row, and new keys that the pass in front
+ * quantises. */
+static void list_narrow_prefill(struct serving_case *cases) {
+  static const int pages[] = {16, 1, 64};
+  for (int i = 0; i < 3; i++) {
+    struct serving_case *c = &cases[i];
+    serving_set_lengths(c, 4, (const int[]){150, 0, 1, 33}, (const int[]){200, 9, 300, 33});
+    c->narrow = true;
+    c->heads_kv = 2;
+    c->group = 4;
+    c->head_dim = c->head_dim_v = i == 1 ? 64 : 128;
     c->cache = SERVING_PAGED;
     c->page_size = pages[i];
     c->causal = true;
-    c->ragged_q = i >= 2;
-    c->append = i == 4;
-    for (int b = 0; b < c->batch && i == 4; b++)
+    c->ragged_q = true;
+    c->append = i == 2;
+    for (int b = 0; b < c->batch && i == 2; b++)
       c->added[b] = 1;
   }
 }
 
 /* More tiles for a block of threads than shares that its loading warp may be ahead of: a window, with K and V of 16 and
- * of 8 bits, which is computed tile after tile; and heads of 192 columns, of which one block of threads fits. */
+ * of 8 bits, which is computed tile after tile; and heads of 192 columns, several parts of tiles one after the other. */
 static void list_many_shares(struct serving_case *cases) {
   for (int i = 0; i < 3; i++) {
     struct serving_case *c = &cases[i];
-    c->batch = SERVING_BATCH_MAX;
+    c->batch = i < 2 ? 40 : 14;
     for (int b = 0; b < c->batch; b++) {
       c->rows[b] = 1;
       c->keys[b] = 1 + 37 * b % 90;
     }
     c->narrow = i > 0;
-    c->heads_kv = i < 2 ? 24 : 14;
-    c->group = 2;
+    c->heads_kv = 2;
+    c->group = 4;
     c->head_dim = c->head_dim_v = i < 2 ? 64 : 192;
     c->cache = SERVING_PAGED;
     c->page_size = 64;
@@ -171,7 +187,12 @@ static int run_all(const struct sample *sample) {
   list_few_tiles(cases + 14);
   list_runs(cases + 17);
   list_narrow(cases + 21);
-  list_many_shares(cases + 26);
+  list_narrow_prefill(cases + 23);
+  list_many_shares(cases + FIRST_OF_FEW);
+  list_prefill(cases + 29);
+  list_narrow_prefill(cases + 36);
+  for (int i = FIRST_OF_FEW; i < CASES; i++)
+    cases[i].sm_margin = sample->card.multiprocessors - FEW_MULTIPROCESSORS;
   for (int i = 0; i < CASES; i++) {
     char what[SERVING_TEXT_MAX];
     serving_case_print(&cases[i], what);
