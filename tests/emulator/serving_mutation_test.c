@@ -131,6 +131,12 @@ static const struct mutation sm90_mutations[] = {
     {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
+    {"a job is given back before it is worked on", "attention_serving_sm90/worker.cuh",
+     "work_on(job.tile, job.share, job.is_last);\\n      if (!is_rehearsal) {\\n        "
+     "mbarrier_arrive(at.job_empty(jobs.slot));",
+     "if (!is_rehearsal) mbarrier_arrive(at.job_empty(jobs.slot));\\n      work_on(job.tile, job.share, "
+     "job.is_last);\\n"
+     "      if (!is_rehearsal) {"},
     {"a part of a tile ends a key block early", "attention_serving_sm90/few.cuh",
      "at_least_0(from), smaller(to, tile_blocks)", "at_least_0(from), smaller(to, tile_blocks - 1)"},
     {"every head begins where the sequence does", "attention_serving_sm90/few.cuh", "begins += head * of_tile;", ";"},

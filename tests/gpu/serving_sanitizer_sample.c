@@ -140,8 +140,8 @@ static void list_narrow_prefill(struct serving_case *cases) {
   cases[0].scale = 1e-10f;
 }
 
-/* More tiles for a block of threads than shares that its loading warp may be ahead of: a window, with K and V of 16 and
- * of 8 bits, which is computed tile after tile; and heads of 192 columns, several parts of tiles one after the other. */
+/* More tiles for a block of threads than shares that its loading warp may be ahead of. With a window, and K and V of 16
+ * and of 8 bits, attention_serving's schedule is walked along; without, and with heads of 192 columns, runs are. */
 static void list_many_shares(struct serving_case *cases) {
   for (int i = 0; i < 3; i++) {
     struct serving_case *c = &cases[i];
