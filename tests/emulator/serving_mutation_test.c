@@ -212,6 +212,8 @@ static const struct mutation widened_mutations[] = {
 static const struct mutation gathered_mutations[] = {
     {"the second half of a row is the first", "attention_prefill_sm90/widener.cuh",
      "(from ^ band % 2 * (cfg::kRowBytes / 2))", "(from)"},
+    {"a warp that widens lets a block go before its lanes have written", "attention_prefill_sm90/widener.cuh",
+     "__syncwarp();\\n    mbarrier_arrive_if(full", "mbarrier_arrive_if(full"},
     {"wideners do not wait for all who gather", "attention_prefill_sm90/tile.cuh", "is_gathered(i) ? kGatherers : 1",
      "1"},
     {"bytes are gathered where elements will be", "attention_prefill_sm90/gatherer.cuh",
