@@ -54,8 +54,7 @@ struct OnePart {
     for (Ring<SERVING_SM90_JOBS> jobs;; jobs.advance()) {
       mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
       const RunPart now = run_part_of(jobs.slot);
-      __syncwarp(); // all lanes have read the part
-      mbarrier_arrive_if(at.job_empty(jobs.slot), lane == 0);
+      mbarrier_arrive(at.job_empty(jobs.slot));
       if (now.parts == 0) return;
       work_on(now);
     }
@@ -185,6 +184,7 @@ private:
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.
   KJIT_DEVICE void clear_values(int slot, int from) const {
+    if constexpr (cfg::kRowWarps > 1) cfg::sync_workers(); // all have read what was here before (shared.cuh)
 #pragma unroll 1
     for (int i = from * 8 + thread; i < cfg::kKeys * 8; i += cfg::kWorkers)
 #pragma unroll

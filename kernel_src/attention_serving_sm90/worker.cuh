@@ -54,9 +54,8 @@ struct Worker {
       const Job &job = is_rehearsal ? at.no_job() : at.job(jobs.slot);
       if (!is_rehearsal && job.tile.sequence >= p.batch) return;
       work_on(job.tile, job.share, job.is_last);
-      __syncwarp(); // all lanes have read the job
       if (!is_rehearsal) {
-        if (lane == 0) mbarrier_arrive(at.job_empty(jobs.slot));
+        mbarrier_arrive(at.job_empty(jobs.slot));
         jobs.advance();
       }
       is_rehearsal = false;

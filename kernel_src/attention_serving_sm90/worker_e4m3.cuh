@@ -43,8 +43,7 @@ struct Worker {
       const Job &job = at.job(jobs.slot);
       if (job.tile.sequence >= p.batch) return;
       work_on(job.tile, job.share, job.is_last);
-      __syncwarp(); // all lanes have read the job
-      mbarrier_arrive_if(at.job_empty(jobs.slot), warp.lane == 0);
+      mbarrier_arrive(at.job_empty(jobs.slot));
     }
   }
 
@@ -116,6 +115,7 @@ private:
 
   // Zero the rows of V in front of `from` and from `to` on.
   KJIT_DEVICE void clear_values(int slot, int from, int to) const {
+    if constexpr (cfg::kRowWarps > 1) cfg::sync_workers(); // all have read what was here before (shared.cuh)
     constexpr int kChunks = cfg::kRowBytes / kChunkBytes, kInBand = cfg::kKeys * kChunks;
     for (int i = (int)threadIdx.x; i < cfg::kValueBands * kInBand; i += cfg::kWorkers) {
       const int row = i % kInBand / kChunks;

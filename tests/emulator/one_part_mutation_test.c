@@ -112,6 +112,9 @@ static const struct mutation narrow_runs_mutations[] = {
      "loads.begin(now, ring.slot);", "loads.begin(now, 0);"},
     {"a part is handed on in the place of one that is not read yet", "attention_serving_sm90/one_part_e4m3.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
+    {"a part is given back before it is read", "attention_serving_sm90/one_part_e4m3.cuh",
+     "const RunPart now = run_part_of(jobs.slot);\\n      mbarrier_arrive(at.job_empty(jobs.slot));",
+     "mbarrier_arrive(at.job_empty(jobs.slot));\\n      const RunPart now = run_part_of(jobs.slot);"},
 };
 
 static void test_one_part__mistakes_with_many_rows_are_caught(void **state) {

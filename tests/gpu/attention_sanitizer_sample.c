@@ -56,6 +56,6 @@ static int run_all(const struct sample *sample) {
   return sample_run_problems(sample, problems, sizeof problems / sizeof *problems, run_problem);
 }
 
-int main(void) {
-  return sample_main("sm_90", run_all);
+int main(int argc, char **argv) {
+  return sample_main(argc, argv, "sm_90", run_all);
 }

@@ -85,6 +85,7 @@ static int run_all(const struct sample *sample) {
     return 1;
   }
   for (size_t i = 0; i < CASES; i++) {
+    if (!sample_has(sample, i)) continue;
     struct attention_verdict verdict = {0};
     const kjit_status status = run_case(sample, &cases[i], &verdict, &error);
     failures += report(&cases[i], &verdict, status, &error);
@@ -93,6 +94,6 @@ static int run_all(const struct sample *sample) {
   return failures ? 1 : 0;
 }
 
-int main(void) {
-  return sample_main(NULL, run_all);
+int main(int argc, char **argv) {
+  return sample_main(argc, argv, NULL, run_all);
 }
