@@ -12,8 +12,12 @@
  * leave 255 registers, of which O and S take 144; three blocks of 16 rows leave 168. */
 #define MOST_SPILLED 210
 
+/* The same of attention_serving with a cache of 8 bits and heads of more than 128 columns: what is kept are addresses
+ * that all tiles have in common, each stored once and loaded once a tile, and nothing in the loop over keys. */
+#define MOST_SPILLED_NARROW_WIDE 470
+
 /* Kernels that one model may need. */
-#define MOST_KERNELS 7
+#define MOST_KERNELS 8
 
 static const struct model {
   int64_t heads_q, heads_kv, head_dim, head_dim_v, page;
@@ -26,6 +30,8 @@ static const struct model {
     {12, 12, 40, 40, 0, KJIT_FP16, 0, 0},
     {16, 1, 128, 128, 1, KJIT_FP16, 1, 0},
     {32, 8, 128, 128, 16, KJIT_BF16, 0, KJIT_FP8_E4M3},
+    {16, 8, 192, 192, 0, KJIT_BF16, 0, KJIT_FP8_E4M3},
+    {16, 8, 256, 256, 16, KJIT_BF16, 0, KJIT_FP8_E4M3},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -49,16 +55,24 @@ static int setup(void **state) {
   return codegen_setup(state, sizeof(struct batch));
 }
 
+/* 0 where the family has no such field. */
+static int32_t field_of(const kjit_config *config, const char *name) {
+  int32_t value;
+  return kjit_config_get(config, name, &value, NULL) == KJIT_OK ? value : 0;
+}
+
 static void check(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
-  if (!codegen_is_clean(codegen, &batch->configs[index], batch->archs[index], MOST_SPILLED, NULL))
-    atomic_fetch_add(&batch->wrong, 1);
+  const kjit_config *const config = &batch->configs[index];
+  const bool is_narrow_wide = config->family == kjit_family_find("attention_serving") &&
+                              field_of(config, "cache") == KJIT_FP8_E4M3 && field_of(config, "head_dim") > 128;
+  const uint32_t most = is_narrow_wide ? MOST_SPILLED_NARROW_WIDE : MOST_SPILLED;
+  if (!codegen_is_clean(codegen, config, batch->archs[index], most, NULL)) atomic_fetch_add(&batch->wrong, 1);
 }
 
 /* A family without a field for the pass has that one alone. */
 static bool is_attend(const kjit_config *config) {
-  int32_t pass = KJIT_SERVING_ATTEND;
-  return kjit_config_get(config, "pass", &pass, NULL) != KJIT_OK || pass == KJIT_SERVING_ATTEND;
+  return field_of(config, "pass") == KJIT_SERVING_ATTEND;
 }
 
 static void choose_all(struct batch *batch) {
