@@ -269,15 +269,16 @@ def summary_of(rows: list[Row]) -> str:
 
 
 def table_of(all_rows: list[Row]) -> str:
-    """One set's problems. Columns behind a second kind of flush follow those behind the first."""
+    """One set's problems. Columns behind a second kind of flush follow those behind the first. `× best` is how much
+    faster kjit is than the best of the others."""
     flush = all_rows[0].flush
     rows = [row for row in all_rows if row.flush == flush]
     second = {row.problem: row for row in all_rows if row.flush != flush}
     unit = "TFLOP/s" if rows[0].set == "prefill" else "TB/s"
     names = [name for name in ("kjit", "FA3", "cuDNN") if any(name in row.microseconds for row in rows)]
-    head = ["problem", *(f"{name} µs" for name in names), f"kjit {unit}", "of the copy", "× best other"]
+    head = ["problem", *(f"{name} µs" for name in names), f"kjit {unit}", "of the copy", "× best"]
     if second:
-        head += [*(f"{name}, {next(iter(second.values())).flush}" for name in names), "× best other"]
+        head += [f"{next(iter(second.values())).flush}: {names[0]}", *names[1:], "× best"]
     lines = []
     for row in rows:
         share = None if unit == "TFLOP/s" else row.rate("kjit") / row.copy

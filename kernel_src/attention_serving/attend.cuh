@@ -38,7 +38,7 @@ private:
   KJIT_DEVICE void work(const PlannedTile &tile, const Share &share) {
     const PackedRows rows(p, tile.s, tile.head, tile.index);
     const int thread = (int)threadIdx.x, index = thread / kLanesPerWarp;
-    Warp warp(p, tiles + cfg::QTile::kBytes, tiles + cfg::QTile::kBytes + cfg::KTile::kBytes, index,
+    Warp warp(p, tiles + cfg::kQueryBytes, tiles + cfg::kQueryBytes + cfg::KTile::kBytes, index,
               thread % kLanesPerWarp);
     warp.start(rows, tile.sequence, tile.head, index % cfg::kRowWarps);
     __syncthreads(); // everybody has finished with the shared memory of the tile before
@@ -61,7 +61,7 @@ private:
   }
 
   KJIT_DEVICE void accumulate(Warp &warp, const PlannedTile &tile, const PackedRows &rows, const Share &share) {
-    const KeyValueSource source(p, tile.s, tile.head, tile.start, tile.keys.high, tiles + cfg::QTile::kBytes,
+    const KeyValueSource source(p, tile.s, tile.head, tile.start, tile.keys.high, tiles + cfg::kQueryBytes,
                                 tiles + cfg::kRowTableAt);
     load_query(p, rows, tile.sequence, tiles);
     if (p.cos) {
@@ -91,15 +91,21 @@ private:
     cp_async_wait_group<0>();
   }
 
-  // From shared memory to registers.
-  KJIT_DEVICE void take_query(Warp &warp) const {
-    const int first = (int)threadIdx.x / kLanesPerWarp % cfg::kRowWarps * 16;
+  // From shared memory to registers, and with kQueryShared back as A operands, in the same place; the first block's
+  // barrier makes them visible to all. A template, since not all products can share Q.
+  template <typename AnyWarp> KJIT_DEVICE void take_query(AnyWarp &warp) const {
+    const int index = (int)threadIdx.x / kLanesPerWarp, row_warp = index % cfg::kRowWarps, first = row_warp * 16;
     cp_async_wait_group<0>();
     __syncthreads(); // Q is visible to all, and rotated
     warp.products.take_query(warp.lane, [&](int row, int chunk) {
       if (chunk * kChunkElements >= cfg::kHeadDim) return Chunk{};
       return ld_shared_16(tiles + chunk_offset<cfg::QTile>(first + row, chunk));
     });
+    if constexpr (cfg::kQueryShared) {
+      __syncthreads(); // everybody has taken its rows
+      warp.products.query = tiles + row_warp * warp.products.kQueryBytes + warp.lane * kChunkBytes;
+      if (index < cfg::kRowWarps) warp.products.share_query(); // warps along the keys have the same rows
+    }
   }
 
   // Look up the rows of one of the first blocks, and start loading it.

@@ -5,6 +5,7 @@
 #include <kjit/types.cuh>
 
 #include "attention_serving/byte_tile.cuh"
+#include "attention_serving/layout.h"
 #include "attention_serving/params.h"
 
 #if !defined(KJIT_pass) || !defined(KJIT_dtype)
@@ -40,7 +41,6 @@ constexpr int kWarps = KJIT_warps;
 constexpr int kStages = KJIT_stages;
 constexpr int kBlocksPerSm = KJIT_blocks_per_sm;
 constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else of 16
-constexpr bool kQueryShared = false;       // A operands of Q lie in registers, with K and V of 8 bits
 constexpr int kCacheBytes = kNarrow ? 1 : 2;
 constexpr int kCacheElements = kChunkBytes / kCacheBytes; // of a chunk
 constexpr bool kPaged = KJIT_paged;
@@ -58,6 +58,10 @@ constexpr int kKeyTiles = kWarpKeys / 16;     // the same in 16s
 constexpr int kQueryKeySlices = ceil_div(kHeadDim, 16);
 constexpr int kValueSlices = ceil_div(kHeadDimV, 16);
 constexpr int kOutputTiles8 = kHeadDimV / 8;
+
+// With K and V of 8 bits, where the A operands of Q lie: in a thread's registers, unless with O they would take more
+// than half of all, or in shared memory, 64 columns after 64.
+constexpr bool kQueryShared = kNarrow && kHeadDim + 2 * kHeadDimV > SERVING_NARROW_REGISTER_COLUMNS;
 
 static_assert(KJIT_cache == KJIT_dtype || KJIT_cache == 24, "cache: dtype, or 24");
 static_assert(kHeadDim % kCacheElements == 0 && kHeadDimV % kCacheElements == 0, "heads: whole chunks of the cache");
@@ -88,7 +92,8 @@ using VTile = CacheTiles<kCacheBytes>::V;
 // tile ends. Behind them each row's maximum and sum, for each warp along the keys; with pages two tables of rows; a
 // word.
 constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
-constexpr int kTilesBytes = QTile::kBytes + kStages * kStageBytes;
+constexpr int kQueryBytes = kQueryShared ? kRows * ceil_div(kHeadDim, 64) * 64 * 2 : QTile::kBytes;
+constexpr int kTilesBytes = kQueryBytes + kStages * kStageBytes;
 constexpr int kOutputStride = 16 * kValueSlices + 8; // floats; the 8 spread neighbouring rows over the banks
 constexpr int kOutputBytes = kKeyWarps * kRows * kOutputStride * 4;
 constexpr int kStatisticsAt = kTilesBytes > kOutputBytes ? kTilesBytes : kOutputBytes;

@@ -38,10 +38,12 @@ def place() -> str:
 
 
 class TraceError(TypeError):
-    """A function that cannot be an attention variant; the message has the user's file and line."""
+    """A function that cannot be an attention variant; the message has the user's file and line: those that are being
+    run, or of a function that has ended, which is given, its first."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(place() + message)
+    def __init__(self, message: str, function: Any = None) -> None:
+        code = getattr(function, "__code__", None)
+        super().__init__((f"{code.co_filename}:{code.co_firstlineno}: " if code else place()) + message)
 
 
 #: Operations whose plain operand becomes a scalar. Divisors of integers, shifts and bit masks are part of the code.
@@ -641,7 +643,10 @@ def _texts(tracer: Tracer, functions: Any) -> list[Any]:
             scalars = tracer.inputs.get(inputs)
             if scalars is None:
                 scalars = tracer.inputs[inputs] = [Scalar(tracer, name) for name in inputs]
-            texts.append(tracer.text(function(*scalars)))
+            result = function(*scalars)
+            if result is None:
+                raise TraceError("the function returns nothing: a return is missing", function)
+            texts.append(tracer.text(result))
     return texts
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Optional, Union
 
 from . import flash_attn
-from .flash_attn import _not_computed, _serving
+from .flash_attn import _not_computed, _require_packed, _serving
 from .flash_attn import flash_attn_func as _dense
 
 Tensor = Any  # a PyTorch tensor
@@ -63,6 +63,51 @@ def flash_attn_func(
     options = (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, 0, False)
     serving = _serving()
     return serving.run(serving.DENSE, (q, k, v), options, None, None, None, return_attn_probs, None)
+
+
+def flash_attn_qkvpacked_func(
+    qkv: Tensor,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    q_descale: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    deterministic: bool = False,
+    num_heads_q: Optional[int] = None,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Any:
+    """qkv: (batch, seq, 3, heads, head_dim), or with num_heads_q (batch, seq, num_heads_q + 2 * heads_kv, head_dim),
+    the heads of q before those of k and these before those of v. Read where it lies.
+
+    Returns out, or (out, lse) with return_attn_probs.
+    """
+    if num_heads_q is None or len(getattr(qkv, "shape", ())) == 5:
+        _require_packed("qkv", qkv, 5, 3)
+        parts = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
+    else:
+        parts = _heads_apart(qkv, num_heads_q)
+    return flash_attn_func(
+        *parts, softmax_scale=softmax_scale, causal=causal, q_descale=q_descale, k_descale=k_descale,
+        v_descale=v_descale, window_size=window_size, attention_chunk=attention_chunk, softcap=softcap,
+        deterministic=deterministic, sm_margin=sm_margin, return_attn_probs=return_attn_probs,
+    )  # fmt: skip
+
+
+def _heads_apart(qkv: Tensor, heads_q: int) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v of a tensor that has the heads of all three along one axis."""
+    shape = getattr(qkv, "shape", None)
+    if shape is None:
+        raise TypeError(f"qkv is a {type(qkv).__name__}: must be a tensor")
+    rest = shape[2] - heads_q if len(shape) == 4 else 0
+    if heads_q < 1 or rest < 2 or rest % 2 != 0:
+        rule = "must have 4 axes, and num_heads_q + 2 * heads_kv heads along axis 2"
+        raise ValueError(f"qkv has shape {tuple(shape)} and num_heads_q is {heads_q}: {rule}")
+    keys = heads_q + rest // 2
+    return qkv[:, :, :heads_q], qkv[:, :, heads_q:keys], qkv[:, :, keys:]
 
 
 def flash_attn_varlen_func(

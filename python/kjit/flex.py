@@ -25,6 +25,8 @@ def _mask_of(block_mask: Any) -> tuple[Optional[Callable[..., Any]], Any]:
     """The mask function of a block mask, and its lists where they may say more than the function."""
     if block_mask is None:
         return None, None
+    if not callable(getattr(block_mask, "mask_mod", None)):
+        raise TypeError(f"block_mask is a {type(block_mask).__name__}: must be a BlockMask, or None")
     if getattr(block_mask.mask_mod, "__name__", "") == "noop_mask":
         sizes = block_mask.BLOCK_SIZE
         return None, None if min(sizes) >= _EVERYTHING else block_mask

@@ -39,13 +39,18 @@ def unpad_input(hidden_states: Any, attention_mask: Any, unused_mask: Any = None
 
 def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
     """The reverse: rows to their places in (batch, seqlen, ...), zeros elsewhere."""
-    out = hidden_states.new_zeros((batch * seqlen, *hidden_states.shape[1:]))
-    out[indices] = hidden_states
-    return out.unflatten(0, (batch, seqlen))
+    return index_put_first_axis(hidden_states, indices, batch * seqlen).unflatten(0, (batch, seqlen))
 
 
 def index_first_axis(tensor: Any, indices: Any) -> Any:
     return tensor[indices]
+
+
+def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
+    """A tensor of first_axis_dim rows that has the values at the indices, and zeros elsewhere."""
+    out = values.new_zeros((first_axis_dim, *values.shape[1:]))
+    out[indices] = values
+    return out
 
 
 class _Distribution(importlib.metadata.Distribution):
@@ -99,7 +104,9 @@ def install_as_flash_attn() -> None:
         for name, value in vars(flash_attn_interface).items()
         if name.startswith(("flash_attn_", "get_sched"))
     }
-    padding = {"unpad_input": unpad_input, "pad_input": pad_input, "index_first_axis": index_first_axis}
+    padding = {
+        function.__name__: function for function in (unpad_input, pad_input, index_first_axis, index_put_first_axis)
+    }
     package = _module("flash_attn", {**names, "__version__": VERSION}, is_package=True)
     inner = _module("flash_attn.flash_attn_interface", names)
     bert = _module("flash_attn.bert_padding", padding)

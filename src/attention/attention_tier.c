@@ -188,7 +188,7 @@ static bool is_done(const struct entry *entry) {
   return entry->state == ENTRY_IS_LOADED || entry->state == ENTRY_FAILED;
 }
 
-/* With the mutex held. */
+/* What this call does. The caller holds the mutex. */
 static enum tier_turn take_turn(struct tiers *tiers, struct entry *entry, uint32_t first_calls) {
   const bool is_early = first_calls > 0 ? entry->calls < first_calls : !is_done(entry);
   if (is_early) {

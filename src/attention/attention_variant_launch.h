@@ -37,7 +37,7 @@ struct attention_variant_launch {
   struct attention_block_list_params list; /* without `variant` */
   struct attention_block_map_params map;   /* without `states` */
   uint32_t list_grid[3], map_grid[3];
-  /* Of memory for the map and the lists, which lie so; multiples of 16. */
+  /* Sizes of the parts of `memory`, in the order in which they lie there; multiples of 16. */
   size_t map_bytes, count_bytes, order_bytes, ahead_bytes, entry_bytes, word_bytes;
   struct stream_workspace *memory;
   kjit_runtime *runtime;

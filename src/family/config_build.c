@@ -157,7 +157,7 @@ struct wanted_artifact {
   kjit_artifact **out;
 };
 
-/* It may be called again after a failure, of which a failed compile's log is left. */
+/* May be called again after a failed compile, which leaves an artifact that has the log alone. */
 static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
   const struct wanted_artifact *wanted = user;
   kjit_artifact_release(*wanted->out);

@@ -61,7 +61,7 @@ struct kjit_family {
    * none. */
   void (*canonicalize)(const kjit_family *family, int32_t *values);
 
-  /* Of a legal config. */
+  /* Threads and shared memory of a legal config's launch. */
   void (*geometry)(const kjit_family *family, const int32_t *values, kjit_geometry *out);
 
   /* `#define` lines of what is derived from a canonical config, behind those of its fields. NULL: nothing is. */

@@ -32,7 +32,7 @@ kjit_status scan_end(struct scanner *scanner);
 /* Decimal digits that fit int32_t, whatever follows them. */
 kjit_status scan_digits(struct scanner *scanner, const char *expected, int32_t *value);
 
-/* The same with an optional minus in front, and no letter or underscore behind. */
+/* As scan_digits(), with an optional minus in front, and no letter or underscore behind. */
 kjit_status scan_integer(struct scanner *scanner, const char *expected, int32_t *value);
 
 #endif

@@ -29,14 +29,14 @@ struct source_image_head {
   struct digest fingerprint;
 };
 
-/* Of a collected request. NULL when out of memory, or past the limit of a record. */
+/* Make the image of a collected request. NULL when out of memory, or past the limit of a record. */
 struct source_image_head *source_image_make(const struct mem *mem, const struct digest *fingerprint,
                                             const struct custom_request *custom, bool everything, int64_t taken_ns);
 
 /* Magic, sizes, checksum and every offset, for any bytes. `data` is aligned as memory from mem_alloc() is. */
 bool source_image_is_sound(const void *data, size_t bytes);
 
-/* Of a sound image. */
+/* The arrays of a sound image, and the string at an offset of it. */
 const struct source_image_file *source_image_files(const struct source_image_head *image);
 const struct source_image_watch *source_image_watches(const struct source_image_head *image);
 const char *source_image_string(const struct source_image_head *image, uint64_t offset);

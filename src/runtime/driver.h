@@ -33,7 +33,7 @@ struct driver {
  * where it was looked for, or which function an old one lacks. */
 kjit_status driver_open(struct driver *driver, const char *path, kjit_error *error);
 
-/* The same over a given table. */
+/* For tests: a driver that consists of the functions of a table. */
 void driver_open_fake(struct driver *driver, const struct driver_api *table);
 
 /* Only for a driver that was never initialised: an initialised libcuda has threads and exit handlers of its own and

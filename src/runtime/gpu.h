@@ -30,7 +30,7 @@ void gpu_finish(struct gpu *gpu); /* accepts a half-built one */
  * a process forked from the one that opened it. Thread-safe, as everything below. */
 kjit_status gpu_open(struct gpu *gpu, kjit_error *error);
 
-/* The same, and there must be a device. */
+/* As gpu_open(), and there must be a device. */
 kjit_status gpu_require(struct gpu *gpu, kjit_error *error);
 
 /* What is known of the driver, also when it does not start: its file ("" if none was found) and CUDA version (0). */

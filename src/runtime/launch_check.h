@@ -27,7 +27,7 @@ kjit_status launch_check_device(struct kjit_kernel *kernel, int32_t ordinal, con
 unsigned launch_attributes(const kjit_launch *launch, const struct launch_shape *shape,
                            CUlaunchAttribute attributes[LAUNCH_ATTRIBUTES_MAX]);
 
-/* The same launch as the driver's struct, with these attributes. */
+/* The launch as the driver's struct, with the attributes of launch_attributes(). */
 CUlaunchConfig launch_config(const kjit_launch *launch, const struct launch_shape *shape, CUstream stream,
                              CUlaunchAttribute *attributes, unsigned count);
 

@@ -76,7 +76,7 @@ static struct variant *find(const kjit_program *program, const struct text *name
   return variant;
 }
 
-/* With a reference for the caller, whose artifact may outlive the program. */
+/* The artifact, with a reference for the caller, who may keep it longer than the program. NULL: not built yet. */
 static kjit_artifact *look_up(kjit_program *program, const struct text *name, unsigned hash) {
   pthread_mutex_lock(&program->lock);
   const struct variant *variant = find(program, name, hash);

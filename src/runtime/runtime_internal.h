@@ -49,15 +49,15 @@ void *runtime_slot_get(kjit_runtime *runtime, const struct runtime_slot *slot);
 /* The current context's device, as CUDA's ordinal. KJIT_ERR_NO_DRIVER when there is no context. Costs some 10 ns. */
 kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error);
 
-/* The same for a call that ends in a launch, which finds out whether a context is current: see gpu_current_of_launch().
- */
+/* As runtime_current_device(), for a call that ends in a launch, which finds out whether a context is current: see
+ * gpu_current_of_launch(). */
 kjit_status runtime_device_of_launch(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error);
 
 /* Properties of a device, read from the driver once. NULL with the error set for an ordinal that does not exist. */
 const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error);
 
-/* The same if they have been read, without a system call (which tells a forked process): for a launch's way, on which
- * the driver is asked anyway. NULL: not read yet. */
+/* As runtime_device(), for properties that have been read; NULL if they have not. Makes no system call, by which a
+ * forked process would be noticed, because a launch asks the driver anyway. */
 const kjit_device_info *runtime_known_device(kjit_runtime *runtime, int32_t ordinal);
 
 /* A device's primary context on the calling thread: see runtime/primary.h. The device's properties must have been read.
@@ -126,7 +126,7 @@ struct runtime_memory {
   uint64_t identity; /* of the allocation, never given out again while the process lives */
 };
 
-/* Of any content. Leaves alone what any thread captures into a graph. KJIT_ERR_DRIVER. */
+/* Allocate memory, whose content is undefined. Leaves alone what any thread captures into a graph. KJIT_ERR_DRIVER. */
 kjit_status runtime_memory_create(kjit_runtime *runtime, size_t bytes, struct runtime_memory *out, kjit_error *error);
 
 /* Whatever context is current. What ended with its context is left alone. Accepts none. */

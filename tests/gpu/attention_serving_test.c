@@ -228,6 +228,12 @@ static void test_serving__e4m3_cache_is_right(void **state) {
   expect_every(state, cases, 16, STEP(5)); /* a tile and a head size of each kind */
 }
 
+static void test_serving__e4m3_cache_of_wide_heads_behind_padding_is_right(void **state) {
+  struct serving_case cases[SERVING_WIDE_NARROW_CASES];
+  serving_wide_narrow_cases(cases);
+  expect_every(state, cases, SERVING_WIDE_NARROW_CASES, STEP(4)); /* a tile and a head size of each kind */
+}
+
 static void test_serving__schedule_of_many_sequences_follows_the_line(void **state) {
   serving_expect_line(gpu_require(state), 2500); /* more than the plan pass has threads */
 }
@@ -362,6 +368,7 @@ int main(void) {
       cmocka_unit_test(test_serving__splits_are_right),
       cmocka_unit_test(test_serving__schedules_of_tiles_of_all_sizes_are_right),
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
+      cmocka_unit_test(test_serving__e4m3_cache_of_wide_heads_behind_padding_is_right),
       cmocka_unit_test(test_serving__prefill_is_right),
       cmocka_unit_test(test_serving__prefill_from_e4m3_is_right),
       cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),

@@ -113,6 +113,29 @@ void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]) {
   cases[7].head_dim = cases[7].head_dim_v = 256; /* one consumer beside the warpgroup that gathers */
 }
 
+void serving_wide_narrow_cases(struct serving_case cases[SERVING_WIDE_NARROW_CASES]) {
+  static const int sizes[][2] = {{256, 256}, {208, 256}, {192, 224}};
+  for (int i = 0; i < SERVING_WIDE_NARROW_CASES; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    serving_set_lengths(c, 2, i < 6 ? (const int[]){1, 1} : (const int[]){7, 30}, (const int[]){150, 39});
+    c->narrow = c->use_leftpad = true;
+    c->leftpad[1] = 5;
+    c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    c->head_dim = sizes[i % 3][0];
+    c->head_dim_v = sizes[i % 3][1];
+    c->group = i < 3 ? 5 : i < 6 ? 20 : 3; /* tiles of 16, 32 and 64 rows */
+    c->cache = i % 2 ? SERVING_DENSE : SERVING_PAGED;
+    c->page_size = i == 4 ? 3 : 16;
+    c->causal = i % 2;
+    c->append = i % 4 == 3;
+    c->added[0] = c->added[1] = c->append;
+    c->rotary_columns = c->append ? 32 : 0;
+  }
+  cases[1].query_size = cases[5].query_size = 1e9f; /* beyond fp16 */
+  cases[1].scale = cases[5].scale = 1e-10f;
+}
+
 void serving_narrow_cases(struct serving_case cases[SERVING_NARROW_CASES]) {
   static const int pages[] = {16, 1, 0, 64, 3, 0, 128, 16, 1, 12, 0, 16};
   static const int sizes[][2] = {{128, 128}, {64, 64}, {256, 256}, {80, 144}, {192, 128}, {48, 16}};

@@ -52,13 +52,16 @@ struct serving_case serving_random_case(struct random *random, int most);
 /* Give a case so many sequences. */
 void serving_set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys);
 
-enum { SERVING_MIXED_CASES = 8, SERVING_PADDED_CASES = 2, SERVING_NARROW_CASES = 12 };
+enum { SERVING_MIXED_CASES = 8, SERVING_PADDED_CASES = 2, SERVING_NARROW_CASES = 12, SERVING_WIDE_NARROW_CASES = 9 };
 
 /* Sequences with few rows among others with many: on Hopper one launch, which divides the keys of the first. */
 void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]);
 
 /* Sequences with many rows on a cache of e4m3, some with few rows among them. */
 void serving_narrow_cases(struct serving_case cases[SERVING_NARROW_CASES]);
+
+/* The same cache with heads of more than 128 columns, behind padding on the left: attention_serving's on every card. */
+void serving_wide_narrow_cases(struct serving_case cases[SERVING_WIDE_NARROW_CASES]);
 
 /* As engines pad a batch: most sequences have no row, and rows behind the last belong to none. */
 void serving_padded_cases(struct serving_case cases[SERVING_PADDED_CASES]);

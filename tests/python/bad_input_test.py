@@ -3,6 +3,7 @@ was cut without a word, or an error from the inside of the package. No GPU."""
 
 import inspect
 import os
+import re
 import sys
 import types
 import unittest
@@ -12,6 +13,7 @@ import harness
 # Without a card, on every machine: on one with a card some of these calls would be good ones, and compile for minutes.
 os.environ.update(KJIT_LIBCUDA="/nowhere/libcuda.so", KJIT_CACHE_MODE="off")
 import kjit  # noqa: E402
+from kjit import flash_attn_interface  # noqa: E402
 
 TEXT = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
 KERNEL = 'extern "C" __global__ void k() {}'
@@ -129,6 +131,7 @@ class Packed(unittest.TestCase):
         rows = (
             (kjit.flash_attn_qkvpacked_func, (), "qkv", (2, 16, 3, 4, 64), 3),
             (kjit.flash_attn_kvpacked_func, (None,), "kv", (2, 16, 2, 4, 64), 2),
+            (flash_attn_interface.flash_attn_qkvpacked_func, (), "qkv", (2, 16, 3, 4, 64), 3),
             (kjit.flash_attn_varlen_qkvpacked_func, (), "qkv", (16, 3, 4, 64), 3),
             (kjit.flash_attn_varlen_kvpacked_func, (None,), "kv", (16, 2, 4, 64), 2),
         )
@@ -141,6 +144,15 @@ class Packed(unittest.TestCase):
                     function(*before, types.SimpleNamespace(shape=wrong), *more)
             with self.assertRaisesRegex(TypeError, f"{name} is a NoneType: must be a tensor"):
                 function(*before, None, *more)
+
+    def test_heads__along_one_axis_are_those_of_q_and_pairs_besides(self):
+        function = flash_attn_interface.flash_attn_qkvpacked_func
+        for shape, heads in (((2, 16, 8, 64), 7), ((2, 16, 8, 64), 8), ((2, 16, 8, 64), 0), ((16, 8, 64), 4)):
+            words = re.escape(f"qkv has shape {shape} and num_heads_q is {heads}: must have 4 axes")
+            with self.assertRaisesRegex(ValueError, f"^{words}, and num_heads_q \\+ 2 \\* heads_kv heads"):
+                function(types.SimpleNamespace(shape=shape), num_heads_q=heads)
+        with self.assertRaisesRegex(TypeError, "qkv is a list: must be a tensor"):
+            function([1], num_heads_q=4)
 
 
 class Closed(unittest.TestCase):

@@ -78,7 +78,8 @@ class Serving(unittest.TestCase):
         *title, _, head, _, line = self.report(["zeros", "reads"])
         self.assertIn("flushed by zeros, × 1.183", " ".join(title))
         self.assertIn("flushed by reads, × 1.200", " ".join(title))
-        self.assertIn("| kjit, reads | FA3, reads | × best other |", head)
+        self.assertIn("| × best | reads: kjit | FA3 | × best |", head)
+        self.assertLessEqual(len(head), 120)
         self.assertIn("| 109.0 | 129.0 | 4.59 |", line)
         self.assertTrue(line.endswith("| 1.18 | 100.0 | 120.0 | 1.20 |"), line)
 

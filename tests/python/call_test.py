@@ -8,7 +8,7 @@ import unittest
 import harness
 import kjit
 from arrays import BFLOAT, Array
-from kjit import _abi, _arguments, _dlpack
+from kjit import _abi, _arguments, _dlpack, flash_attn_interface
 
 FP16, HOST = _abi.KJIT_FP16, _abi.KJIT_DEVICE_HOST
 
@@ -74,6 +74,38 @@ class FlashAttention(unittest.TestCase):
         }
         for function, head in heads.items():
             self.assertEqual(list(inspect.signature(function).parameters), [*head, *tail, "return_attn_probs"])
+
+    def test_signatures__of_the_third_version_begin_as_its_own(self):
+        """Names, order and defaults, as its releases have them; what other engines added comes behind."""
+        descales = {"q_descale": None, "k_descale": None, "v_descale": None}
+        mask = {"window_size": (-1, -1), "attention_chunk": 0, "softcap": 0.0}
+        scaled = {"softmax_scale": None, "causal": False}
+        end = {"deterministic": False, "sm_margin": 0, "return_attn_probs": False}
+        kernel = {"num_splits": 1, "pack_gqa": None}
+        ragged = ["cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"]
+        cache = ["k", "v", "qv", "rotary_cos", "rotary_sin", "cache_seqlens", "cache_batch_idx", "cache_leftpad",
+                 "page_table", "cu_seqlens_q", "cu_seqlens_k_new", "max_seqlen_q", "rotary_seqlens"]  # fmt: skip
+        packed = {"deterministic": False, "num_heads_q": None, "sm_margin": 0, "return_attn_probs": False}
+        rows = {
+            "flash_attn_qkvpacked_func": (["qkv"], {**scaled, **descales, **mask, **packed}),
+            "flash_attn_func": (["q", "k", "v"], {**scaled, "qv": None, **descales, **mask, **kernel, **end}),
+            "flash_attn_varlen_func": (
+                ["q", "k", "v", *ragged],
+                {"seqused_q": None, "seqused_k": None, **scaled, "qv": None, **descales, **mask, **kernel, **end},
+            ),
+            "flash_attn_with_kvcache": (
+                ["q", "k_cache", "v_cache"],
+                {**dict.fromkeys(cache), **descales, **scaled, **mask, "rotary_interleaved": True,
+                 "scheduler_metadata": None, "num_splits": 0, "pack_gqa": None, "sm_margin": 0,
+                 "return_softmax_lse": False},
+            ),
+            "flash_attn_combine": (["out_partial", "lse_partial"], {"out": None, "out_dtype": None}),
+        }  # fmt: skip
+        for name, (needed, given) in rows.items():
+            parameters = inspect.signature(getattr(flash_attn_interface, name)).parameters.values()
+            found = {p.name: p.default for p in parameters if p.kind != p.KEYWORD_ONLY}
+            wanted = {**dict.fromkeys(needed, inspect.Parameter.empty), **given}
+            self.assertEqual(list(found.items()), list(wanted.items()), name)
 
 
 class Capsules(unittest.TestCase):

@@ -6,6 +6,7 @@ import threading
 import unittest
 
 import kjit
+from kjit import flash_attn_interface
 
 try:
     import torch
@@ -119,6 +120,10 @@ class Correctness(Attention):
         q, k, v = qkv.unbind(2)
         self.check(kjit.flash_attn_qkvpacked_func(qkv), q, k, v, what="qkvpacked")
         self.check(kjit.flash_attn_kvpacked_func(q, qkv[:, :, 1:]), q, k, v, what="kvpacked")
+        self.check(flash_attn_interface.flash_attn_qkvpacked_func(qkv), q, k, v, what="qkvpacked of version 3")
+        heads = randn(2, 70, 8, 64)
+        grouped = flash_attn_interface.flash_attn_qkvpacked_func(heads, num_heads_q=4)
+        self.check(grouped, *heads.split([4, 2, 2], 2), what="grouped heads of version 3")
         out, lse, probabilities = kjit.flash_attn_func(q, k, v, softmax_scale=0.2, return_attn_probs=True)
         self.check(out, q, k, v, 0.2, lse, "func")
         self.assertIsNone(probabilities)

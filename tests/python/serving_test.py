@@ -227,7 +227,7 @@ class Serving(unittest.TestCase):
             for name in names:
                 __import__(name)
             from flash_attn import flash_attn_varlen_func
-            from flash_attn.bert_padding import pad_input, unpad_input
+            from flash_attn.bert_padding import index_first_axis, index_put_first_axis, pad_input, unpad_input
 
             self.assertIs(flash_attn_varlen_func, flash_attn.flash_attn_varlen_func)
             rows = torch.arange(12.0).view(2, 3, 2)
@@ -235,6 +235,10 @@ class Serving(unittest.TestCase):
             flat, indices, offsets, longest, _ = unpad_input(rows, mask)
             self.assertEqual((offsets.tolist(), longest), ([0, 2, 5], 3))
             self.assertTrue(torch.equal(pad_input(flat, indices, 2, 3), rows * mask.unsqueeze(-1)))
+            self.assertTrue(torch.equal(index_first_axis(index_put_first_axis(flat, indices, 6), indices), flat))
+            from flash_attn_interface import flash_attn_qkvpacked_func
+
+            self.assertIs(flash_attn_qkvpacked_func, flash_attn_interface.flash_attn_qkvpacked_func)
 
 
 if __name__ == "__main__":

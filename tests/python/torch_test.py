@@ -17,7 +17,7 @@ try:
 except ImportError:
     torch = None
 else:
-    from kjit import _abi, _torch
+    from kjit import _abi, _torch, flash_attn_interface
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
 DRIVER.asked_stream.restype = ctypes.c_void_p
@@ -178,6 +178,23 @@ class Calls(OnFakeDevice):
         out, lse, rest = kjit.flash_attn_func(*qkv.unbind(2), softmax_scale=0.1, return_attn_probs=True)
         self.assertEqual((out.shape, lse.shape, rest), ((1, 16, 2, 64), (1, 2, 16), None))
         self.assertEqual(self.launched(), 3)
+
+    def test_third_flash_attns_packed_form__is_read_where_it_lies(self):
+        """By axes, or with the heads of q, k and v one behind the other; seen by the tensors that the call is given."""
+        third = flash_attn_interface.flash_attn_qkvpacked_func
+        packed = torch.zeros(1, 16, 3, 2, 64, dtype=torch.bfloat16)
+        beside = torch.zeros(1, 16, 8, 64, dtype=torch.bfloat16)
+        rows = ((packed, None, packed.unbind(2), 2), (beside, 4, beside.split([4, 2, 2], 2), 4))
+        for qkv, heads, parts, heads_q in rows:
+            with mock.patch.object(flash_attn_interface, "_dense", wraps=flash_attn_interface._dense) as seen:
+                out, lse = third(qkv, causal=True, num_heads_q=heads, return_attn_probs=True)
+            self.assertEqual((out.shape, lse.shape), ((1, 16, heads_q, 64), (1, heads_q, 16)))
+            for given, part in zip(seen.call_args.args, parts):
+                told = (given.data_ptr(), given.shape, given.stride())
+                self.assertEqual(told, (part.data_ptr(), part.shape, part.stride()))
+        self.assertEqual(self.launched(), 2)
+        with self.assertRaisesRegex(NotImplementedError, "^q_descale: "):
+            third(packed, q_descale=torch.ones(1, 2))
 
     def test_threads__have_calls_of_their_own(self):
         q, k, v = problem()

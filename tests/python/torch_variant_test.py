@@ -115,6 +115,12 @@ class Calls(OnFakeDevice):
         gc.collect()
         self.assertIsNone(gone())
 
+    def test_flex_attention__names_what_is_no_block_mask(self):
+        q = torch.zeros(1, 2, 16, 64, dtype=torch.bfloat16)
+        for wrong, kind in (("causal", "str"), (torch.ones(16, 16), "Tensor"), (lambda b, h, q, k: q >= k, "function")):
+            with self.assertRaisesRegex(TypeError, f"^block_mask is a {kind}: must be a BlockMask, or None"):
+                kjit.flex_attention(q, q, q, block_mask=wrong)
+
     def test_flex_attention__gives_what_is_asked_for(self):
         q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=128, seq_kv=128))
         mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device="cpu")

@@ -76,6 +76,16 @@ class Again(Traces):
                 taken[draw.randrange(len(taken))] = draw.randrange(8), draw.randrange(9), draw.randrange(9), 6
             self.is_read_as_new(score, mask)
 
+    def test_result__that_is_none_names_the_function(self):
+        seen = []
+
+        def forgetful(b, h, q, k):
+            seen.append(q >= k)
+
+        place = f"{__file__}:{forgetful.__code__.co_firstlineno}"
+        with self.assertRaisesRegex(TypeError, f"{place}: the function returns nothing: a return is missing"):
+            fresh(None, forgetful)
+
     def test_result__may_be_a_number(self):
         results = [True]
 

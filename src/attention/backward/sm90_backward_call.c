@@ -163,7 +163,7 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
 
-/* Of L2, so that what else goes through it has room. */
+/* What a section of heads may take of L2, so that what else goes through it has room. */
 #define SECTION_BYTES ((int64_t)16 << 20)
 
 /* Own rows from which on sections were faster: of fewer, all tiles of a head are over before others are missed. Half as

@@ -21,7 +21,7 @@ static const char *const lse_axes[] = {"batch", "heads", "seq"};
   { name, axes, 4, bytes, 16 / (bytes), 16, written, 0 }
 static const struct tensor_rule q_rule = RULE("q", 2, false), o_rule = RULE("o", 2, true),
                                 k_new_rule = RULE("k_new", 2, false), v_new_rule = RULE("v_new", 2, false);
-/* Of the cache: read, or also written; of two bytes an element, or of one. */
+/* Rules of the cache's tensors: the first index is 1 for elements of one byte, the second 1 where they are written. */
 static const struct tensor_rule k_rules[2][2] = {{RULE("k", 2, false), RULE("k", 2, true)},
                                                  {RULE("k", 1, false), RULE("k", 1, true)}};
 static const struct tensor_rule v_rules[2][2] = {{RULE("v", 2, false), RULE("v", 2, true)},

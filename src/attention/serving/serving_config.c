@@ -5,6 +5,7 @@
 
 #include "attention/rule.h"
 #include "attention/serving/serving_family.h"
+#include "attention_serving/layout.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "base/target.h"
@@ -61,6 +62,13 @@ static uint32_t cache_row_bytes(const kjit_attention_serving_config *config) {
   return BAND * (uint32_t)(integer_divide_up(config->head_dim, BAND) + integer_divide_up(config->head_dim_v, BAND));
 }
 
+/* Of a row of Q: its A operands come in steps of 64 columns where they lie in shared memory. */
+static uint32_t query_row_bytes(const kjit_attention_serving_config *config) {
+  const bool is_shared =
+      config->cache == KJIT_FP8_E4M3 && config->head_dim + 2 * config->head_dim_v > SERVING_NARROW_REGISTER_COLUMNS;
+  return (is_shared ? (uint32_t)integer_divide_up(config->head_dim, 64) * 64 : columns(config->head_dim)) * 2;
+}
+
 /* Shared memory as config.cuh lays it out: Q and the stages of K and V, or O of each warp along the keys in fp32;
  * maxima and sums; with pages two tables of rows; a word. */
 uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
@@ -68,10 +76,11 @@ uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
   if (config->pass == KJIT_SERVING_PLAN) {
     return SERVING_PLAN_THREADS * PLAN_BYTES * (1 + SERVING_PLAN_KEPT) + SERVING_PLAN_SUMS_BYTES;
   }
-  const uint32_t d = columns(config->head_dim), dv = columns(config->head_dim_v);
+  const uint32_t dv = columns(config->head_dim_v);
   const uint32_t tile_rows = (uint32_t)config->rows, keys = (uint32_t)config->keys;
   const uint32_t key_warps = (uint32_t)config->warps / (tile_rows / TILE);
-  const uint32_t tiles = tile_rows * d * 2 + (uint32_t)config->stages * keys * cache_row_bytes(config);
+  const uint32_t tiles =
+      tile_rows * query_row_bytes(config) + (uint32_t)config->stages * keys * cache_row_bytes(config);
   const uint32_t output = key_warps * tile_rows * (dv + 8) * 4;
   return (tiles > output ? tiles : output) + key_warps * tile_rows * 8 + (config->paged ? 2 * keys * 16 : 0) + 16;
 }

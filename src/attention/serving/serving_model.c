@@ -3,6 +3,7 @@
  * the append pass.
  *
  * Threads: pure; any. */
+#include <assert.h>
 #include <string.h>
 
 #include <kjit/attention_serving.h>
@@ -55,6 +56,7 @@ static kjit_status add_kernel(const struct serving_problem *problem, kjit_servin
   memcpy(config.values, choice.values, config.family->table.config_bytes);
   for (size_t i = 0; i < *count; i++)
     if (kjit_config_compare(&configs[i], &config) == 0) return KJIT_OK;
+  assert(*count < KJIT_SERVING_KERNELS_MAX); /* serving_arguments_test.c has models of all kinds */
   configs[(*count)++] = config;
   return KJIT_OK;
 }

@@ -19,7 +19,7 @@
   X(seq_kv, INT, "bucket of the key length")                                                                           \
   X(pairs, INT, "bucket of batch * heads_q")
 
-/* Without padding: hashed and compared as bytes. */
+/* The members leave no padding between them, so that a class can be hashed and compared as bytes. */
 struct tune_class {
 #define TUNE_CLASS_MEMBER(name, kind, text) int32_t name;
   TUNE_CLASS_FIELDS(TUNE_CLASS_MEMBER)

@@ -200,7 +200,8 @@ static const struct binary *find_binary(const struct parser *parser, int level) 
 
 static kjit_status enter(struct parser *parser) {
   if (++parser->nesting <= VARIANT_NESTING_MAX) return KJIT_OK;
-  return parser_refuse(parser, parser->tokens.current.start, "the text nests more than %d deep: name parts with let",
+  return parser_refuse(parser, parser->tokens.current.start,
+                       "the text nests more than %d deep, parentheses counted twice: name parts with let",
                        VARIANT_NESTING_MAX);
 }
 

@@ -139,7 +139,7 @@ struct definition_maker {
 kjit_status definition_refuse(const struct definition_maker *maker, const kjit_family_text *at, const char *format, ...)
     KJIT_PRINTF(3, 4);
 
-/* The same with the nearest of the names that were offered. */
+/* As definition_refuse(), for a name that is not known: suggests the nearest of those that were offered. */
 struct nearest;
 kjit_status definition_unknown(const struct definition_maker *maker, const kjit_family_text *at, const char *what,
                                const struct nearest *nearest);

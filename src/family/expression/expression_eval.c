@@ -160,7 +160,7 @@ static kjit_status calculate(const struct machine *machine, int64_t a, int64_t b
   }
 }
 
-/* Those that cannot fail. False: it is none of them. */
+/* Operations that cannot fail: on bits, comparisons, minimum and maximum. False: the operation is none of them. */
 static bool compare(uint16_t operation, int64_t a, int64_t b, int64_t *out) {
   switch (operation) {
   case STEP_BIT_AND:

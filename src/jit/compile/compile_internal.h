@@ -51,8 +51,8 @@ void compile_log_rewrite(char *log);
  * the program is destroyed. */
 void compile_drop_unused(struct job *job);
 
-/* Of finished machine code: its kernels with their figures, and that the entry is among them. Takes the lines with
- * figures out of the log. */
+/* Read the finished machine code: list its kernels with their figures, and check that the entry is among them. Takes
+ * the lines with figures out of the log. */
 kjit_status compile_read_output(struct job *job);
 
 #endif

@@ -103,7 +103,8 @@ static const char always[] = "CUDARTAPI\n"
                              "__tile_builtin__ __attribute__((tile_builtin))\n"
                              "__tile_global__ __attribute__((tile_global))\n";
 
-/* With --std=c++17, which is the default here. Conditions on them choose code, hardly ever headers. */
+/* What the compiler predefines with --std=c++17, which is the default here. Conditions on these macros choose code,
+ * hardly ever headers. */
 static const char language[] = "__cpp_aggregate_bases 201603L\n"
                                "__cpp_aggregate_nsdmi 201304L\n"
                                "__cpp_alias_templates 200704L\n"

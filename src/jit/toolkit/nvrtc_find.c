@@ -141,7 +141,8 @@ static int rank_of(const char *library, int *major) {
   return *major == 12 && minor == 5 ? 1 : 1000 * *major + minor;
 }
 
-/* Of equals the first stays. */
+/* Take the library if it ranks higher than the best so far and has the major version that is asked for, if one is.
+ * Among equals the first stays. */
 static void consider(struct best *best, const char *library) {
   int major;
   const int rank = rank_of(library, &major);

@@ -347,6 +347,29 @@ static void test_serving_choose__a_model_needs_few_kernels(void **state) {
   }
 }
 
+/* The library writes no more than a caller has room for, whatever the heads and pages; memory behind shows it. */
+static void test_serving_choose__no_model_needs_more_kernels_than_there_is_room_for(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 8, 16, 256};
+  size_t most = 0;
+  (void)state;
+  for (int64_t i = 0; i < 1536; i++) { /* mixed radix */
+    kjit_serving_model model = kjit_serving_model_default();
+    kjit_config configs[2 * KJIT_SERVING_KERNELS_MAX];
+    kjit_error error;
+    size_t count;
+    model.dtype = KJIT_BF16;
+    model.cache = i % 2 ? KJIT_FP8_E4M3 : 0;
+    model.head_dim = 16 << i / 2 % 4;
+    model.head_dim_v = 32 << i / 8 % 4;
+    model.page_size = pages[i / 32 % 6];
+    model.heads_kv = 1 << i / 192 % 2 * 3;
+    model.heads_q = model.heads_kv << i / 384 % 4 * 2;
+    assert_status(KJIT_OK, kjit_attention_serving_kernels(&model, "sm_90a", configs, &count, &error), &error);
+    most = count > most ? count : most;
+  }
+  assert_in_range(most, 1, KJIT_SERVING_KERNELS_MAX);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_arguments__good_ones_pass),
@@ -364,6 +387,7 @@ int main(void) {
       cmocka_unit_test(test_serving_choose__depends_on_rows_alone),
       cmocka_unit_test(test_serving_choose__fits_every_head_size_and_card),
       cmocka_unit_test(test_serving_choose__a_model_needs_few_kernels),
+      cmocka_unit_test(test_serving_choose__no_model_needs_more_kernels_than_there_is_room_for),
   };
   return cmocka_run_group_tests_name("serving arguments", tests, NULL, NULL);
 }

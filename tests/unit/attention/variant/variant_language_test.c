@@ -166,7 +166,7 @@ static void test_variant_language__sizes_are_capped(void **state) {
   refuse(text, NULL, "model.py:10:", "more than 1000 operations");
   memset(text, '(', 5000);
   text[5000] = '\0';
-  refuse(text, NULL, "model.py:10:", "nests more than 100 deep");
+  refuse(text, NULL, "model.py:10:51", "nests more than 100 deep, parentheses counted twice");
   memset(text, ' ', 70000);
   text[70000] = '\0';
   refuse(text, NULL, "model.py:10:1", "longer than 65536 bytes");
