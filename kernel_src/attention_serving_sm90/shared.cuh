@@ -64,7 +64,7 @@ struct Layout {
   // Initialise the mbarriers. One thread, before a barrier of the block. "Full" takes one arrival, of the lane that
   // expects the bytes, or without TMA one of each thread; "empty" takes one of each warp that multiplies.
   KJIT_DEVICE void initialise() const {
-    constexpr int kArrivals = cfg::kGathered ? cfg::kWorkers : 1;
+    constexpr int kArrivals = cfg::kGathered ? SERVING_SM90_WORKERS : 1; // a warpgroup gathers
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), kArrivals);
       mbarrier_init(keys_empty(i), cfg::kWorkers / kLanesPerWarp);
