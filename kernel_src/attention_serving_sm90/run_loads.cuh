@@ -64,7 +64,6 @@ private:
   }
 
   static constexpr int kReplacingBlocks = 16; // of a run
-  static constexpr bool kLeavesL2 = cfg::kGathered || cfg::kTakesTurns;
 
   KJIT_DEVICE void go_on() {
     ring.advance();
@@ -79,7 +78,7 @@ private:
   // told how many a run has. Once the first blocks of a long run have replaced the lines that were to be written back,
   // it is told that there are few, so that the others leave page tables, Q and partial results in L2.
   KJIT_DEVICE void choose_lines() {
-    part.from = part.to - (!kLeavesL2 || loaded < kReplacingBlocks ? runs.length : 0);
+    part.from = part.to - (loaded < kReplacingBlocks ? runs.length : 0);
   }
 
   // Go on to the next part with a block of keys. Its first pages are looked up before they are needed.
