@@ -64,7 +64,7 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
-// A warpgroup of its own loads (run_loads.cuh).
+// A warpgroup of its own loads (run_loads.cuh), by boxes of TMA or row by row.
 constexpr bool kLoadsApart = KJIT_runs && !kNarrow && KJIT_rows == SERVING_SM90_M;
 constexpr bool kGrouped = KJIT_grouped;                              // a box of TMA has all bands of a head
 constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
@@ -93,10 +93,11 @@ static_assert(!kOnePart || (kNarrow ? kRows <= SERVING_SM90_M : kRows >= SERVING
 static_assert(!kOnePart || kNarrow || kHeadDim <= 128, "one_part: heads of up to 128 columns");
 static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
 constexpr int kLeastBox = kRows > SERVING_SM90_M ? 16 : 8; // rows of a box with one_part
-static_assert(!kOnePart || kStages * (kKeys / kLeastBox) <= kLanesPerWarp, "one_part: a lane for each box");
-static_assert(!kHasRuns || (kOnePart && !kGathered), "runs: with one_part, without gathered");
-static_assert(!kOnePart || !kNarrow || kHasRuns, "one_part: with cache 24 with runs");
-static_assert(!kGrouped || kLoadsApart, "grouped: with runs, 64 rows, cache: dtype");
+static_assert(!kOnePart || kGathered || kStages * (kKeys / kLeastBox) <= kLanesPerWarp,
+              "one_part: a lane for each box");
+static_assert(!kHasRuns || kOnePart, "runs: with one_part");
+static_assert(!kOnePart || !kNarrow || kHasRuns, "one_part: with K and V of 8 bits with runs");
+static_assert(!kGrouped || (kLoadsApart && !kGathered), "grouped: with runs, 64 rows, cache: dtype, without gathered");
 static_assert(!kGrouped || (kHeadDim % SERVING_SM90_BAND_COLUMNS == 0 && kHeadDimV % SERVING_SM90_BAND_COLUMNS == 0),
               "grouped: heads of whole bands");
 static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");

@@ -9,8 +9,8 @@
 // softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none with rotary tables.
 //
 // With runs a block of threads computes several parts, one after the other (one_part_runs.cuh), and appends and rotates
-// nothing. There a warp of a second warpgroup loads (run_loads.cuh), so that the next keys are asked for as soon as
-// there is room, whatever the warpgroup that multiplies is at.
+// nothing. There a second warpgroup loads (run_loads.cuh), so that the next keys are asked for as soon as there is
+// room, whatever the warpgroup that multiplies is at.
 //
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
@@ -48,7 +48,7 @@ struct OnePart {
   static constexpr int kColumns8 = cfg::kKeys / 8;
   static constexpr int kOutput8 = OnePartResult::kOutput8;
   // The warp that loads: the last of the warpgroup, or with runs the first of a further one.
-  static constexpr int kLoader = cfg::kWorkers / kLanesPerWarp - (cfg::kHasRuns ? 0 : 1);
+  static constexpr int kLoader = cfg::kWorkers / kLanesPerWarp - (cfg::kLoadsApart ? 0 : 1);
   // Registers of each thread after setmaxnreg, with runs: two blocks of threads on a multiprocessor have 65,536.
   static constexpr int kWorkerRegisters = 200, kLoaderRegisters = 56;
 
@@ -133,7 +133,7 @@ private:
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
     if (warp >= kLoader) {
       setmaxnreg_dec<kLoaderRegisters>();
-      if (warp == kLoader) RunLoads(p, at, warp, lane, runs).run();
+      if (Loads::kAllWarps || warp == kLoader) RunLoads<Loads>(p, at, warp - kLoader, lane, runs).run();
       return;
     }
     setmaxnreg_inc<kWorkerRegisters>();
@@ -266,7 +266,7 @@ private:
     mbarrier_wait_parity(at.keys_full(slot), parity);
     if constexpr (Loads::kIsFenced) fence_async_proxy(); // keys
     multiply_scores(slot);
-    if constexpr (cfg::kHasRuns) mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
+    if constexpr (cfg::kLoadsApart) mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
     if (has_rows(0)) {
       if ((block + 1) * cfg::kKeys > all_see) mask(block * cfg::kKeys);
       softmax();

@@ -121,14 +121,9 @@ protected:
     outer = p.page_table[part.sequence * p.page_table_stride + page];
   }
 
-  // Up to so many blocks of keys in a part, lines of L2 that are read once are the first to be replaced, so that what
-  // else L2 holds stays. On an H200 that gains 1 to 8 %; longer calls, which are of more than 270 MB there, lose 2
-  // to 3.
-  static constexpr int kReadOnceBlocks = 32;
-
   // Load the lane's box of K or V into its stage. A key that one tile alone reads is read once in a call.
   template <int kBands> KJIT_DEVICE void load(const Part &part, const serving_tensor_map &map, uint32_t shared) const {
-    const bool reads_once = p.row_tiles == 1 && part.to - part.from <= kReadOnceBlocks;
+    const bool reads_once = p.row_tiles == 1 && part.to - part.from <= parts::kReadOnceBlocks;
     const uint64_t policy = reads_once ? kReadOnce : kReadOften;
     if constexpr (cfg::kGrouped) {
       const unsigned units = shared < at.values(0) ? p.k_rows.head : p.v_rows.head; // of 16 bytes

@@ -1,11 +1,12 @@
 // Which parts of which tiles a block of threads of one_part.cuh or one_part_turns.cuh with runs, or of
 // one_part_e4m3.cuh, computes, one after the other.
 //
-// All tiles lie on a line, sequence by sequence, each as long as it has blocks of keys. A block of threads has a run of
-// that line, as long as those of all others: it may end a tile that another one has begun, have whole tiles, and begin
-// one that others end. So multiprocessors have equally much to do whatever the lengths. Where that makes runs hardly
-// longer, tiles are made as long as whole runs instead, so that each block of threads has a single part, without a
-// further tile to begin: for few tiles, and for tiles that are all alike.
+// All tiles lie on a line, sequence by sequence, each as long as it has blocks of keys, with a stretch in front for
+// what it takes to begin a tile. A block of threads has a run of that line, as long as those of all others: it may end
+// a tile that another one has begun, have whole tiles, and begin one that others end. So multiprocessors have equally
+// much to do whatever the lengths. Where that makes runs hardly longer, tiles are made as long as whole runs instead,
+// so that each block of threads has a single part, without a further tile to begin: for few tiles, and for tiles that
+// are all alike.
 //
 // Key heads abreast have a line each, and neighbouring blocks of threads the same run of their lines. So the keys of a
 // position, which lie side by side in memory, are read at the same time.
@@ -29,28 +30,36 @@ struct Runs {
   static constexpr int kEach = cfg::kTakesTurns ? 2 : cfg::kNarrow ? 4 : 8; // neighbouring sequences of a lane
   // Blocks of keys that could be multiplied while a further part is begun and merged.
   static constexpr int kTurnover = cfg::kTakesTurns ? 8 : 6;
+  // The same while a tile is begun: the stretch in front of it. With tiles of fewer rows it loses 1 to 3 %.
+  static constexpr int kFront = cfg::kTakesTurns ? 2 : 0;
+  // What the tiles of a sequence take on the line is kept where it is needed soon: computing it again costs 1 to 3 us.
+  // Where rows are loaded, which takes registers, keeping it would be 600 bytes of spills.
+  static constexpr bool kKeepsCosts = !cfg::kGathered && !cfg::kTakesTurns;
 
   const attention_serving_one_part_params &p;
   const int lane;
-  int keys[kEach], cost[kEach]; // of a sequence, and of each of its tiles on the line
-  int end;                      // on the block's line, of the lane's sequences
-  int length;                   // of a run
+  int keys[kEach];                   // of a sequence
+  int cost[kKeepsCosts ? kEach : 1]; // of each of its tiles on the line
+  int end;                           // on the block's line, of the lane's sequences
+  int length;                        // of a run
+  bool has_whole_runs;               // tiles are as long as whole runs
 
   KJIT_DEVICE Runs(const attention_serving_one_part_params &params, int lane) : p(params), lane(lane) {
     bool is_alike = true;
 #pragma unroll
     for (int i = 0; i < kEach; i++)
       keys[i] = parts::keys_of(p, lane * kEach + i);
-    const int blocks = __shfl_sync(0xffffffffu, blocks_of(0), 0);
+    const int blocks = __shfl_sync(0xffffffffu, blocks_of(keys[0]), 0);
 #pragma unroll
     for (int i = 0; i < kEach; i++)
-      is_alike = is_alike && blocks_of(i) == blocks;
-    const bool has_whole_runs = __all_sync(0xffffffffu, is_alike) ? cut_alike(blocks) : cut();
+      is_alike = is_alike && blocks_of(keys[i]) == blocks;
+    has_whole_runs = __all_sync(0xffffffffu, is_alike) ? cut_alike(blocks) : cut();
     int width = 0;
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
-      cost[i] = has_whole_runs ? runs_of(i) * length : blocks_of(i);
-      if (has(i)) width += cost[i] * tiles();
+      const int of_tile = cost_of(keys[i]);
+      if constexpr (kKeepsCosts) cost[i] = of_tile;
+      if (has(i)) width += of_tile * tiles();
     }
     end = width;
 #pragma unroll
@@ -69,37 +78,46 @@ struct Runs {
   KJIT_DEVICE RunPart next(int &at) const {
     const int stop = begin() + length;
     const unsigned behind = __ballot_sync(0xffffffffu, at < end);
-    if (at >= stop || !behind) return {};
+    if (at + front() >= stop || !behind) return {};
     const int found = kLanesPerWarp - __popc(behind); // ends rise from lane to lane
     int index = 0, begins = found > 0 ? __shfl_sync(0xffffffffu, end, found - 1) : 0;
+    RunPart out;
+    if constexpr (!kKeepsCosts) out.keys = __shfl_sync(0xffffffffu, keys[0], found);
 #pragma unroll
     for (int i = 0; i + 1 < kEach; i++) {
-      const int of_one = __shfl_sync(0xffffffffu, cost[i], found) * tiles();
+      int of_one, of_next = 0;
+      if constexpr (kKeepsCosts) {
+        of_one = __shfl_sync(0xffffffffu, cost[i], found) * tiles();
+      } else {
+        of_one = cost_of(out.keys) * tiles();
+        of_next = __shfl_sync(0xffffffffu, keys[i + 1], found);
+      }
       if (index == i && at - begins >= of_one) {
         begins += of_one;
+        if constexpr (!kKeepsCosts) out.keys = of_next;
         index++;
       }
     }
-    RunPart out;
     out.sequence = found * kEach + index;
-    out.keys = parts::of_lane(keys, found, index);
-    const int of_tile = parts::of_lane(cost, found, index), blocks = larger_than_none(ceil_div(out.keys, cfg::kKeys));
+    if constexpr (kKeepsCosts) out.keys = parts::of_lane(keys, found, index);
+    const int of_tile = kKeepsCosts ? parts::of_lane(cost, found, index) : cost_of(out.keys);
+    const int blocks = blocks_of(out.keys);
     const int tile = quotient(at - begins, of_tile);
-    begins += tile * of_tile;
+    begins += tile * of_tile + front();
     const int heads = parts::divide(tile, p.row_tiles);
     out.head = (heads << p.abreast_log2) + ((int)blockIdx.x & ((1 << p.abreast_log2) - 1));
     out.row_tile = tile - heads * p.row_tiles;
     const int first = quotient(begins, length), last = quotient(begins + blocks - 1, length);
     out.part = run() - first;
     out.parts = last - first + 1;
-    out.from = at - begins;
+    out.from = kFront > 0 ? parts::larger(at - begins, 0) : at - begins;
     const int to = stop - begins, all = ceil_div(out.keys, cfg::kKeys);
     out.to = to < all ? to : all;
-    at = begins + of_tile;
+    at = begins + of_tile - front();
     const int all_end = __shfl_sync(0xffffffffu, end, kLanesPerWarp - 1);
-    const bool goes_on = at < all_end && at < (last + 1) * length; // the run in which the tile ends
+    const bool goes_on = at < all_end && at + front() < (last + 1) * length; // the run in which the tile ends
     out.waiting = goes_on && out.parts > 1 ? out.parts - 1 : out.parts;
-    out.is_last = at >= stop || at >= all_end;
+    out.is_last = at + front() >= stop || at >= all_end;
     return out;
   }
 
@@ -123,8 +141,8 @@ private:
   static KJIT_DEVICE int larger_than_none(int blocks) {
     return parts::larger(blocks, 1);
   }
-  KJIT_DEVICE int blocks_of(int i) const {
-    return larger_than_none(ceil_div(keys[i], cfg::kKeys));
+  static KJIT_DEVICE int blocks_of(int keys) {
+    return larger_than_none(ceil_div(keys, cfg::kKeys));
   }
 
   // floor(a / b) for 0 <= a < 2^30 and b > 0, where it is less than 2^19.
@@ -137,18 +155,29 @@ private:
   }
 
   // How many whole runs hold a tile.
-  KJIT_DEVICE int runs_of(int i) const {
-    return quotient_up(blocks_of(i), length);
+  KJIT_DEVICE int runs_of(int keys) const {
+    return quotient_up(blocks_of(keys), length);
+  }
+
+  // In front of each tile.
+  KJIT_DEVICE int front() const {
+    return has_whole_runs ? 0 : kFront;
+  }
+
+  // Of a tile on the line.
+  KJIT_DEVICE int cost_of(int keys) const {
+    return has_whole_runs ? runs_of(keys) * length : blocks_of(keys) + kFront;
   }
 
   // The run's length, where every tile has so many blocks of keys. @return whether tiles are to be as long as whole
   // runs
   KJIT_DEVICE bool cut_alike(int blocks) {
-    const int shortest = parts::larger(quotient_up(p.batch * tiles() * blocks, count()), parts::kLeast);
+    const int of_tile = blocks + kFront;
+    const int shortest = parts::larger(quotient_up(p.batch * tiles() * of_tile, count()), parts::kLeast + kFront);
     const bool is_many = p.runs_of_tile == 0; // tiles, of which a run has several
-    const int whole = is_many ? quotient_up(p.batch * tiles(), count()) * blocks
+    const int whole = is_many ? quotient_up(p.batch * tiles(), count()) * of_tile
                               : parts::larger(quotient_up(blocks, p.runs_of_tile), parts::kLeast);
-    const bool is_whole = whole <= shortest + kTurnover;
+    const bool is_whole = whole <= shortest + kTurnover - (is_many ? 0 : kFront);
     length = is_whole ? whole : shortest;
     return is_whole && !is_many;
   }
@@ -158,14 +187,15 @@ private:
     int all = 0;
 #pragma unroll
     for (int i = 0; i < kEach; i++)
-      if (has(i)) all += blocks_of(i);
-    const int shortest = parts::larger(quotient_up(parts::sum_of(all) * tiles(), count()), parts::kLeast);
+      if (has(i)) all += blocks_of(keys[i]) + kFront;
+    const int shortest = parts::larger(quotient_up(parts::sum_of(all) * tiles(), count()), parts::kLeast + kFront);
 #pragma unroll 1
-    for (length = shortest; p.batch * tiles() <= count() && length <= shortest + kTurnover; length++) {
+    for (length = shortest - kFront; p.batch * tiles() <= count() && length <= shortest - kFront + kTurnover;
+         length++) {
       int runs = 0;
 #pragma unroll
       for (int i = 0; i < kEach; i++)
-        if (has(i)) runs += runs_of(i);
+        if (has(i)) runs += runs_of(keys[i]);
       if (parts::sum_of(runs) * tiles() <= count()) return true;
     }
     length = shortest;

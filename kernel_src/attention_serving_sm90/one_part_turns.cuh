@@ -356,7 +356,7 @@ private:
     if (warp >= kLoader) {
       setmaxnreg_dec<kLoaderRegisters>();
       if (warp > kLoader) return;
-      RunLoads loads(p, at, warp, lane, runs);
+      RunLoads<OnePartBoxes> loads(p, at, warp, lane, runs);
       while (loads.load_next())
         ;
       return;

@@ -1,23 +1,26 @@
-// How one warp loads the keys and values of a run (one_part_runs.cuh): block after block, across the ends of parts too,
-// as far ahead of what multiplies them as there are stages. The boxes of a block are those of one_part_boxes.cuh.
+// How the keys and values of a run (one_part_runs.cuh) are loaded: block after block, across the ends of parts too, as
+// far ahead of what multiplies them as there are stages. `Loads` says what the loads are: boxes of TMA by one warp
+// (one_part_boxes.cuh), or rows by all warps of a warpgroup (one_part_rows.cuh).
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ring.cuh>
 
-#include "attention_serving_sm90/one_part_boxes.cuh"
 #include "attention_serving_sm90/one_part_runs.cuh"
 #include "attention_serving_sm90/shared.cuh"
 
-struct RunLoads : OnePartBoxes {
+template <class Loads> struct RunLoads : Loads {
+  using Loads::at;
+
   const Runs &runs;
   int behind;   // where the part behind this one begins, on the line
   RunPart part; // that the next block is of; its `parts` is 0 behind the last
   int block;
+  int loaded; // blocks of the run
   Ring<cfg::kStages> ring;
 
   KJIT_DEVICE RunLoads(const attention_serving_one_part_params &params, Layout layout, int warp, int lane,
                        const Runs &of_block)
-      : OnePartBoxes(params, layout, warp, lane), runs(of_block), behind(of_block.begin()) {
+      : Loads(params, layout, warp, lane), runs(of_block), behind(of_block.begin()), loaded(0) {
     begin_part();
   }
 
@@ -26,28 +29,58 @@ struct RunLoads : OnePartBoxes {
   KJIT_DEVICE bool load_next() {
     if (part.parts == 0) return false;
     mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1); // then K has been multiplied, too
-    fill(part, slot() == ring.slot);
-    ring.advance();
-    if (++block == part.to) begin_part();
+    this->fill(part, this->slot() == ring.slot);
+    go_on();
     return true;
   }
 
-  // Load all blocks of the run, K as soon as its stage has been multiplied with Q, and V with P. All lanes of the warp.
+  // Load all blocks of the run, K as soon as its stage has been multiplied with Q, and V with P. All lanes of all warps
+  // that load.
   KJIT_DEVICE void run() {
 #pragma unroll 1
     while (part.parts > 0) {
       mbarrier_wait_parity(at.keys_empty(ring.slot), ring.parity ^ 1);
       __syncwarp();
-      fill_keys(part, slot() == ring.slot);
+      fill_keys();
       mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1);
       __syncwarp();
-      fill_values(part, slot() == ring.slot);
-      ring.advance();
-      if (++block == part.to) begin_part();
+      fill_values();
+      go_on();
     }
   }
 
 private:
+  KJIT_DEVICE void fill_keys() {
+    if constexpr (Loads::kAllWarps)
+      this->gather_keys(part, ring.slot);
+    else
+      Loads::fill_keys(part, this->slot() == ring.slot);
+  }
+  KJIT_DEVICE void fill_values() {
+    if constexpr (Loads::kAllWarps)
+      this->gather_values(part, ring.slot);
+    else
+      Loads::fill_values(part, this->slot() == ring.slot);
+  }
+
+  static constexpr int kReplacingBlocks = 16; // of a run
+
+  KJIT_DEVICE void go_on() {
+    ring.advance();
+    loaded++;
+    if (++block == part.to)
+      begin_part();
+    else
+      choose_lines();
+  }
+
+  // Whether lines of L2 are to be replaced first, a load tells from how many blocks a part has (part.cuh). Here it is
+  // told how many a run has. Once the first blocks of a long run have replaced the lines that were to be written back,
+  // it is told that there are few, so that the others leave page tables, Q and partial results in L2.
+  KJIT_DEVICE void choose_lines() {
+    part.from = part.to - (loaded < kReplacingBlocks ? runs.length : 0);
+  }
+
   // Go on to the next part with a block of keys. Its first pages are looked up before they are needed.
   KJIT_DEVICE void begin_part() {
     do
@@ -55,8 +88,7 @@ private:
     while (part.parts > 0 && part.from == part.to);
     if (part.parts == 0) return;
     block = part.from;
-    begin(part, ring.slot);
-    // Whether lines of L2 are to be replaced first, fill() tells from the blocks of a part: here from those of a run.
-    part.from = part.to - runs.length;
+    this->begin(part, ring.slot);
+    choose_lines();
   }
 };

@@ -70,7 +70,7 @@ struct Layout {
   // expects the bytes, or without TMA one of each thread; "empty" takes one of each warp that multiplies, of a job one
   // of each thread that reads it. Without a warp beside the workers there are no jobs.
   KJIT_DEVICE void initialise() const {
-    constexpr int kArrivals = cfg::kGathered ? cfg::kWorkers : 1;
+    constexpr int kArrivals = cfg::kGathered ? SERVING_SM90_WORKERS : 1; // a warpgroup gathers
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), kArrivals);
       mbarrier_init(keys_empty(i), cfg::kWorkers / kLanesPerWarp);

@@ -48,7 +48,7 @@ static const struct mutation gathered_mutations[] = {
     {"a page's positions are the first one", "attention_serving_sm90/one_part_rows.cuh", "(uint32_t)row * rows.seq",
      "0u * rows.seq"},
     {"the next pages are those before them", "attention_serving_sm90/one_part_rows.cuh",
-     "next += cfg::kStages;\\n      look_up(part);", "next += cfg::kStages;"},
+     "next += kSlots;\\n    look_up(part);", "next += kSlots;"},
 };
 
 static void test_few_tiles__mistakes_are_caught(void **state) {

@@ -48,8 +48,8 @@ static const struct mutation runs_mutations[] = {
      "return parts::larger(blocks, 1);", "return blocks;"},
     {"a tile's last part ends with the run before", "attention_serving_sm90/one_part_runs.cuh",
      "last = quotient(begins + blocks - 1, length);", "last = quotient(begins + blocks, length);"},
-    {"every part is of a tile's first keys", "attention_serving_sm90/one_part_runs.cuh", "out.from = at - begins;",
-     "out.from = 0;"},
+    {"every part is of a tile's first keys", "attention_serving_sm90/one_part_runs.cuh",
+     "out.from = kFront > 0 ? parts::larger(at - begins, 0) : at - begins;", "out.from = 0;"},
     {"a part of a tile of few parts is left out", "attention_serving_sm90/one_part_result.cuh",
      "if (i >= part.parts || quad >= quads) continue;", "if (i + 1 >= part.parts || quad >= quads) continue;"},
     {"neighbouring blocks of threads have the same head", "attention_serving_sm90/one_part_runs.cuh",
@@ -65,7 +65,7 @@ static const struct mutation few_rows_runs_mutations[] = {
     {"the blocks of a part are counted from the run's begin", "attention_serving_sm90/run_loads.cuh",
      "block = part.from;", "block = 0;"},
     {"a lane has but its first sequence", "attention_serving_sm90/one_part_runs.cuh",
-     "begins += of_one;\\n        index++;", "begins += of_one;"},
+     "if constexpr (!kKeepsCosts) out.keys = of_next;\\n        index++;", ";"},
 };
 
 /* The same in pages a box of which has all bands of a head. */
@@ -82,6 +82,20 @@ static const struct mutation grouped_mutations[] = {
      "kToNextPattern = kGrouped ? kBands * kPatternBytes :", "kToNextPattern ="},
     {"a row of V behind the last key is left", "kjit/banded_tile.cuh", "pattern * (kToNextPattern - kPatternBytes)",
      "0 * pattern"},
+};
+
+/* And in pages whose rows are loaded one by one. */
+static const struct mutation gathered_runs_mutations[] = {
+    {"the next pages are those before them", "attention_serving_sm90/one_part_rows.cuh",
+     "if (slot() == slot_now) go_on(part);", ";"},
+    {"every block is where the first lanes say", "attention_serving_sm90/one_part_rows.cuh",
+     "slot_now = slot_now + 1 < kSlots ? slot_now + 1 : 0;", "slot_now = 0;"},
+    {"a further part's keys are looked up by the first lanes", "attention_serving_sm90/one_part_rows.cuh",
+     "next += slot() < slot_now ? kSlots - slot_now : -slot_now;", ";"},
+    {"what was loaded is not fenced off from wgmma", "attention_serving_sm90/one_part.cuh",
+     "fence_async_proxy(); // values", "; // values"},
+    {"every row is of the first warp", "attention_serving_sm90/one_part_rows.cuh", "warp * kRows + lane % kRows",
+     "lane % kRows"},
 };
 
 /* Caught by a cache of e4m3 and so few tiles that the kernel with one_part takes them. */
@@ -159,6 +173,9 @@ static void test_one_part__mistakes_with_runs_of_few_rows_are_caught(void **stat
   c.head_dim = c.head_dim_v = 128;
   c.page_size = 128;
   assert_caught(state, &c, grouped_mutations, first_or_all(sizeof grouped_mutations / sizeof *grouped_mutations));
+  c.page_size = 1;
+  assert_caught(state, &c, gathered_runs_mutations,
+                first_or_all(sizeof gathered_runs_mutations / sizeof *gathered_runs_mutations));
 }
 
 static void test_one_part__mistakes_with_caches_of_8_bits_are_caught(void **state) {

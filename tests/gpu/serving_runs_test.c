@@ -53,11 +53,12 @@ static void test_serving_runs__tiles_of_few_rows_are_right(void **state) {
   expect_every(state, cases, 5, STEP(3));
 }
 
-/* The same in small pages, a box of which has all columns of a head; those below 8 positions are another kernel's. */
+/* The same in small pages, a box of which has all columns of a head, or of one position, whose rows are loaded one by
+ * one. Those of 2 and 4 positions are another kernel's. */
 static void test_serving_runs__small_pages_are_right(void **state) {
   static const int keys[][7] = {
       {1700, 0, 130, 900, 1, 700, 2000}, {500, 500, 500, 500, 500, 500, 500}, {3000, 5, 600, 0, 128, 129, 1280}};
-  static const int pages[] = {16, 1, 8, 4, 32, 2, 64, 1, 16}, sizes[] = {128, 128, 128, 64, 128, 40, 128, 128, 64};
+  static const int pages[] = {16, 1, 8, 1, 32, 2, 64, 1, 16}, sizes[] = {128, 128, 128, 72, 128, 40, 128, 96, 64};
   struct serving_case cases[9];
   for (int i = 0; i < 9; i++) {
     const int rows = i == 6 || i == 7 ? 6 : 1 + i % 2;

@@ -1,7 +1,7 @@
 /* When attention_serving_sm90 computes a serving problem, and with which config.
  *
  * 1. The problem must be one that TMA can load: no keys padded on the left, pages of a multiple of 8 positions. Only
- * the kernel of step 3 also takes pages of 1, 2 and 4.
+ * the kernels of steps 3 and 4 also take pages of 1, 2 and 4.
  * 2. 64 rows of a tile, however few there are, because a warp without rows computes no softmax: measured on an H200,
  *    16 or 32 rows were no faster (0.999 in the mean of 8 problems) and needed two more kernels of a model. With a
  * cache of 8 bits, where rows decide how warps divide the keys, and with heads of more than 128 columns, where Q takes
@@ -17,6 +17,8 @@
  * 4. The same with more tiles, several of which a block of threads computes one after the other (runs). Measured on an
  *    H200: 0.99 to 1.24 times as fast with up to 64 rows, 1.04 in the mean of 25 problems; with more 0.97 to 1.52
  *    times, 1.22 in the mean of 18. With up to 64 rows one box of TMA has all bands of a head where pages hold it.
+ *    In pages of one position, with heads of more than 64 columns, 1.12 times as fast in the mean of 13 problems (1.01
+ *    to 1.41).
  * 5. With a cache of 8 bits one kernel of each tile of step 2 is for few tiles and for runs of more, with heads of all
  *    sizes. Measured on an H200, beside the kernels before: 1.04 to 2.2 times as fast in 11 problems of heads of 128 to
  *    256 columns, 0.98 with heads of 64 columns; few tiles of up to 128 columns 0.94 to 1.05, before these were found
@@ -44,6 +46,7 @@ enum {
   ONE_PART_BLOCKS_OF_TILE = SERVING_SM90_FEW_TILES, /* blocks of threads for a tile; and the same */
   RUNS_MAX_BATCH = 256,                             /* a lane has eight sequences */
   NARROW_RUNS_MAX_BATCH = 128,                      /* a lane has four sequences */
+  RUNS_GATHERED_STAGES = 3,                         /* two lose up to 6 % */
   RUNS_TILES_PER_SM = 7,                            /* at most, so that their blocks of keys are fewer than 2^30 */
   MANY_ROWS = 128,                                  /* of two warpgroups */
   MANY_ROWS_BLOCKS_PER_SM = 1,                      /* with more than 64 rows of a sequence */
@@ -115,6 +118,12 @@ static bool is_for_narrow_runs(const struct serving_problem *problem, uint32_t m
          problem->batch * problem->heads_kv <= most;
 }
 
+/* Measured on an H200: attention_serving takes 0.98 of the time in pages of 4 positions, 0.99 to 1.00 in pages of 2,
+ * and 0.85 with heads of up to 64 columns. */
+static bool gathers_runs(const struct serving_problem *problem) {
+  return problem->page_size == 1 && integer_max(problem->head_dim, problem->head_dim_v) > SERVING_SM90_BAND_COLUMNS;
+}
+
 /* What steps 3 and 4 have in common. */
 static bool is_simple_call(const struct serving_problem *problem, int64_t max_batch) {
   const int64_t page = problem->page_size;
@@ -145,7 +154,8 @@ bool serving_sm90_is_for_one_part(const struct serving_problem *problem, uint32_
 bool serving_sm90_is_for_runs(const struct serving_problem *problem, uint32_t multiprocessors) {
   const int64_t all = multiprocessors;
   if (problem->is_narrow) return is_for_narrow_runs(problem, multiprocessors);
-  if (serving_sm90_is_for_one_part(problem, multiprocessors) || problem->rotates || is_gathered(problem)) return false;
+  if (serving_sm90_is_for_one_part(problem, multiprocessors) || problem->rotates) return false;
+  if (is_gathered(problem) && !gathers_runs(problem)) return false;
   if (problem->packed_rows <= SERVING_SM90_M)
     return is_simple_call(problem, RUNS_MAX_BATCH) &&
            count_tiles(problem, all * RUNS_TILES_PER_SM) <= all * RUNS_TILES_PER_SM;
@@ -179,6 +189,7 @@ static void choose_one_part(struct serving_sm90_config *config, const struct ser
       has_runs && problem->packed_rows <= SERVING_SM90_M && !config->gathered && serving_box_has_all_bands(problem);
   if (problem->packed_rows <= SERVING_SM90_M) {
     serving_sm90_set_few_rows(config);
+    if (has_runs && config->gathered) fill_stages(config, RUNS_GATHERED_STAGES);
     return;
   }
   config->rows = MANY_ROWS;

@@ -169,10 +169,20 @@ static bool has_whole_bands(const struct serving_sm90_config *config) {
 
 static kjit_status check_grouped(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->grouped, 0, 1)) return rule_broken(error, "grouped", config->grouped, "0 or 1");
-  if (config->grouped && (!loads_apart(config) || !has_whole_bands(config)))
+  if (config->grouped && (!loads_apart(config) || config->gathered || !has_whole_bands(config)))
     return rule_broken(error, "grouped", config->grouped,
-                       "0 without runs, with rows 128, with cache FP8_E4M3 and with heads of other "
+                       "0 without runs, with gathered 1, with rows 128, with cache FP8_E4M3 and with heads of other "
                        "than 64 or 128 columns");
+  return KJIT_OK;
+}
+
+/* Lanes hold the places of all stages, or with gathered and runs of at least one block of keys. */
+static kjit_status check_places(const struct serving_sm90_config *config, kjit_error *error) {
+  const int32_t least_box = config->rows > SERVING_SM90_M ? ROW_STEP : LEAST_BOX;
+  if (!config->gathered && config->stages * (config->keys / least_box) > BOXES)
+    return rule_broken(error, "stages", config->stages, "at most 256 / keys with one_part 1, with rows 128 512 / keys");
+  if (config->gathered && !config->runs && config->stages * (config->keys / QUARTERS) > BOXES)
+    return rule_broken(error, "stages", config->stages, "at most 128 / keys with gathered 1 and runs 0");
   return KJIT_OK;
 }
 
@@ -182,8 +192,7 @@ static kjit_status check_one_part(const struct serving_sm90_config *config, kjit
   if (!rule_is_between(config->runs, 0, 1)) return rule_broken(error, "runs", config->runs, "0 or 1");
   if (!config->one_part && config->gathered)
     return rule_broken(error, "gathered", config->gathered, "0 with one_part 0");
-  if (config->runs && (!config->one_part || config->gathered))
-    return rule_broken(error, "runs", config->runs, "0 with one_part 0, with gathered 1");
+  if (config->runs && !config->one_part) return rule_broken(error, "runs", config->runs, "0 with one_part 0");
   if (!config->one_part) return KJIT_OK;
   if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
   const bool is_narrow = serving_sm90_is_narrow(config);
@@ -198,12 +207,7 @@ static kjit_status check_one_part(const struct serving_sm90_config *config, kjit
   if ((config->rows > SERVING_SM90_M || is_narrow) && config->gathered)
     return rule_broken(error, "gathered", config->gathered, "0 with rows 128");
   if (config->keys < MIN_ONE_PART_KEYS) return rule_broken(error, "keys", config->keys, "64 or 128 with one_part 1");
-  const int32_t least_box = config->rows > SERVING_SM90_M ? ROW_STEP : LEAST_BOX;
-  if (!config->gathered && config->stages * (config->keys / least_box) > BOXES)
-    return rule_broken(error, "stages", config->stages, "at most 256 / keys with one_part 1, with rows 128 512 / keys");
-  if (config->gathered && config->stages * (config->keys / QUARTERS) > BOXES)
-    return rule_broken(error, "stages", config->stages, "at most 128 / keys with gathered 1");
-  return KJIT_OK;
+  return check_places(config, error);
 }
 
 static kjit_status check_tile(const struct serving_sm90_config *config, kjit_error *error) {

@@ -27,7 +27,11 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
     assert_true(has_runs(&problem));
   problem.packed_rows = problem.group;
   for (problem.page_size = 1; problem.page_size <= 256; problem.page_size *= 2)
+    assert_int_equal(has_runs(&problem), problem.page_size == 1 || problem.page_size >= 8);
+  problem.head_dim = problem.head_dim_v = 64;
+  for (problem.page_size = 1; problem.page_size <= 256; problem.page_size *= 2)
     assert_int_equal(has_runs(&problem), problem.page_size >= 8);
+  problem.head_dim = problem.head_dim_v = 128;
   problem.page_size = 0;
   assert_true(has_runs(&problem));
   assert_false(serving_sm90_appends(serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)));
@@ -113,7 +117,8 @@ static struct serving_sm90_config config_of(const struct serving_problem *proble
   return *serving_sm90_view(choice.values);
 }
 
-/* A box has all bands of a head where pages hold it and heads are several whole bands. */
+/* A box has all bands of a head where pages hold it and heads are several whole bands; small pages are loaded row by
+ * row. */
 static void test_serving_sm90_runs__load_pages_by_whole_heads(void **state) {
   static const int64_t sizes[][3] = {{128, 128, 1}, {64, 128, 1}, {64, 64, 0}, {72, 128, 0}, {40, 40, 0}};
   struct serving_problem problem = many_tiles();
@@ -121,9 +126,13 @@ static void test_serving_sm90_runs__load_pages_by_whole_heads(void **state) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     problem.head_dim = sizes[i][0];
     problem.head_dim_v = sizes[i][1];
-    for (problem.page_size = 8; problem.page_size <= 256; problem.page_size *= 2) {
+    for (problem.page_size = sizes[i][1] > 64 ? 1 : 8; problem.page_size <= 256;
+         problem.page_size *= problem.page_size == 1 ? 8 : 2) {
+      const bool is_small = problem.page_size == 1;
       problem.is_banded = true;
-      assert_int_equal(config_of(&problem).grouped, sizes[i][2]);
+      assert_int_equal(config_of(&problem).gathered, is_small);
+      assert_int_equal(config_of(&problem).stages, is_small ? 3 : 2);
+      assert_int_equal(config_of(&problem).grouped, !is_small && sizes[i][2]);
       problem.is_banded = false;
       assert_int_equal(config_of(&problem).grouped, 0);
     }
@@ -138,6 +147,27 @@ static void test_serving_sm90_runs__load_pages_by_whole_heads(void **state) {
   problem.rows = 9 * 128 / problem.group;
   assert_int_equal(config_of(&problem).runs, 1);
   assert_int_equal(config_of(&problem).grouped, 0);
+}
+
+/* What a call with small pages keeps for all batches holds two partial results, of the rows that exist, of each block
+ * of threads. */
+static void test_serving_sm90_runs__small_pages_have_room_for_partial_results(void **state) {
+  static const int64_t sizes[][2] = {{128, 64}, {128, 128}, {72, 40}, {8, 128}};
+  struct serving_problem problem = many_tiles();
+  (void)state;
+  problem.page_size = 1;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    problem.head_dim = sizes[i][0];
+    problem.head_dim_v = sizes[i][1];
+    for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++) {
+      const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+      const uint32_t runs = choice.family->runs(choice.values, 132);
+      const size_t rows = (size_t)problem.packed_rows;
+      const size_t floats = rows * (size_t)problem.head_dim_v + (rows + 1) / 2 * 4;
+      assert_int_equal(runs, 264);
+      assert_true(choice.family->partial_bytes(choice.values, runs, &problem) >= 2 * runs * floats * sizeof(float));
+    }
+  }
 }
 
 /* Tiles of 128 rows have them where attention_prefill_sm90 would leave multiprocessors without work. */
@@ -180,7 +210,7 @@ static void test_serving_sm90_runs__configs_are_legal_or_named(void **state) {
     const char *message;
   } wrong[] = {{128, 1, 0, 2, "grouped is 2: must be 0 or 1"},
                {128, 0, 0, 1, "grouped is 1: must be 0 without runs"},
-               {128, 1, 1, 0, "runs is 1: must be 0 with one_part 0, with gathered 1"},
+               {128, 1, 1, 1, "grouped is 1: must be 0 without runs, with gathered 1"},
                {72, 1, 0, 1, "heads of other than 64 or 128 columns"}};
   config.one_part = 1;
   config.stages = 2; /* which fit without runs, too */
@@ -206,6 +236,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_sm90_runs__are_for_more_tiles),
       cmocka_unit_test(test_serving_sm90_runs__load_pages_by_whole_heads),
+      cmocka_unit_test(test_serving_sm90_runs__small_pages_have_room_for_partial_results),
       cmocka_unit_test(test_serving_sm90_runs__are_for_some_tiles_of_128_rows),
       cmocka_unit_test(test_serving_sm90_runs__are_for_all_narrow_caches),
       cmocka_unit_test(test_serving_sm90_runs__are_not_for_every_narrow_cache),
