@@ -28,6 +28,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   return device >= 0 && device < fake_driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return device >= 0 && device < fake_driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active) {
+  *flags = 0;
+  *active = 1;
+  return device >= 0 && device < fake_driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 CUresult cuCtxGetCurrent(CUcontext *context) {
   *context = context_of(now);
   return CUDA_SUCCESS;
@@ -37,6 +47,15 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   now = (int)(uintptr_t)context - 1;
   fake_driver_set_current(now);
   return CUDA_SUCCESS;
+}
+
+/* Contexts below the current one are not kept: whoever pushes one in a thread that has none takes it away again. */
+CUresult cuCtxPushCurrent(CUcontext context) {
+  return cuCtxSetCurrent(context);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context) {
+  return cuCtxGetCurrent(context);
 }
 
 CUresult cuCtxSynchronize(void) {
