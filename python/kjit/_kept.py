@@ -1,8 +1,9 @@
-"""Blocks that are found once for a block mask that comes again, and kept while it lives.
+"""Blocks that are found once for a mask that comes again, and kept while it lives.
 
 A BlockMask's lists are made once and used by many calls. What kjit finds for its own tiles, from the lists and from the
 mask that judges partial blocks, follows from them alone, so that it is kept too: in memory of PyTorch's, for each block
 mask and stream. The first call finds its blocks as any other; the second fills the memory; those behind it read it.
+Blocks of a text or function that reads no tensor follow from its numbers and from sizes, and are kept likewise.
 
 1. A block mask's state is a kjit_kept_blocks in a tensor of the host's memory, so that a prepared call takes its
    address as it takes those of tensors.
@@ -24,16 +25,16 @@ import torch
 
 from . import _abi
 
-#: Most bytes that are kept for one block mask and stream; beyond, blocks are found at each call.
+#: Most bytes that are kept for one mask and place; beyond, blocks are found at each call.
 _MOST_BYTES = 256 << 20
-#: Streams of a block mask; beyond, its states are made anew.
-_MOST_STREAMS = 8
+#: Places of a mask; beyond, its states are made anew.
+_MOST_PLACES = 8
 
 _WORDS = ctypes.sizeof(_abi.kjit_kept_blocks) // 8
 
 
 class _State:
-    """Of one block mask on one stream."""
+    """Of one mask at one place."""
 
     __slots__ = ("tensor", "blocks", "memory", "read", "versions")
 
@@ -74,20 +75,20 @@ class _State:
 
 
 class _OfMask(weakref.ref):  # type: ignore[type-arg]
-    """The states of a block mask by streams; they go with it."""
+    """The states of a mask by places; they go with it."""
 
     __slots__ = ("states",)
 
-    states: dict[int, _State]
+    states: dict[Any, _State]
 
 
 class _Masks(threading.local):
-    """By the id of each block mask, because one may be a tensor, whose comparison is no bool."""
+    """By the id of each mask, because one may be a tensor, whose comparison is no bool."""
 
     def __init__(self) -> None:
         self.known: dict[int, _OfMask] = {}
 
-    def states(self, mask: Any) -> dict[int, _State]:
+    def states(self, mask: Any) -> dict[Any, _State]:
         found = self.known.get(id(mask))
         if found is None or found() is not mask:
             known, name = self.known, id(mask)
@@ -99,19 +100,20 @@ class _Masks(threading.local):
 _masks = _Masks()
 
 
-def state_of(mask: Any, device: Any, stream: int, tensors: tuple[Any, ...]) -> Optional[torch.Tensor]:
+def state_of(mask: Any, device: Any, place: Any, tensors: tuple[Any, ...]) -> Optional[torch.Tensor]:
     """Where a call finds, or leaves, the blocks of this mask; None: they cannot be kept.
 
-    mask: the object that they are kept with, a BlockMask, or one of its tensors where nothing else is known of it.
-    stream: of the call, on `device`. tensors: all that the blocks are found from; some may be None.
+    mask: the object that they are kept with: a BlockMask, one of its tensors where nothing else is known of it, or a
+    Variant. place: the call's device and stream, and the numbers and sizes by which calls of a variant differ.
+    device: where memory for them is taken. tensors: all that the blocks are found from; some may be None.
     """
     try:
         states = _masks.states(mask)
-        state = states.get(stream)
+        state = states.get(place)
         if state is None:
-            if len(states) >= _MOST_STREAMS:
+            if len(states) >= _MOST_PLACES:
                 states.clear()
-            state = states[stream] = _State()
+            state = states[place] = _State()
         if state.is_stale(tensors):
             state.forget()
             state.versions = [0 if tensor is None else tensor._version for tensor in tensors]

@@ -145,8 +145,11 @@ def direct(
             lists, numbers = blocks.tensors(), (window, softcap, chunk, blocks.rows, blocks.keys)
             if blocks.mask is not None:
                 kept = _kept_state(tensors[0], blocks.mask, (*others, *lists))
-            others = (*others, sinks, slopes, bias, *lists) if kept is None else (
-                *others, sinks, slopes, bias, *lists, kept)  # fmt: skip
+            others = (*others, sinks, slopes, bias, *lists)
+    if variant is not None and variant._keeps and (members is None or members[0] is None):
+        kept = _kept_state(tensors[0], variant, (), (values, tensors[0].shape, tensors[1].shape))
+    if kept is not None:
+        others = (*others, kept)
     head, given = (asked, variant, numbers), (*tensors, out, *others)
     result = _launch(calls, head, given, values)
     if result is not None:
@@ -155,9 +158,10 @@ def direct(
     return _first(calls, head, given, None if bound is None else Bound(*bound), named, kept)
 
 
-def _kept_state(q: _Tensor, mask: Any, read: tuple[Any, ...]) -> Optional[_Tensor]:
+def _kept_state(q: _Tensor, mask: Any, read: tuple[Any, ...], call: tuple[Any, ...] = ()) -> Optional[_Tensor]:
     device = q.get_device()
-    return _kept.state_of(mask, q.device, _torch._raw_stream(device) if device >= 0 else 0, read)
+    place = device, _torch._raw_stream(device) if device >= 0 else 0, call
+    return _kept.state_of(mask, q.device, place, read)
 
 
 # The operator. Its second result is empty where it is not wanted.

@@ -43,7 +43,7 @@ class Variant:
     scalars: {name: "int32" or "fp32"}; tensors: {name: (dtype, rank)}, dtypes by PyTorch's numbers.
     """
 
-    __slots__ = ("_handle", "_packer", "scalars", "tensors", "score", "mask", "__weakref__")
+    __slots__ = ("_handle", "_packer", "_keeps", "scalars", "tensors", "score", "mask", "__weakref__")
 
     def __init__(
         self,
@@ -73,6 +73,12 @@ class Variant:
             line=as_number("line", line, ctypes.c_uint32),
         )
         call(lib.kjit_attention_variant_create, ctypes.byref(self._handle), ctypes.byref(text))
+        #: Are there lists of blocks, which follow from the text, its numbers and sizes alone?
+        self._keeps = not tensors and self._has_lists()
+
+    def _has_lists(self) -> bool:
+        info = self.info
+        return bool(info["has_mask"]) and not info["intervals"]
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)

@@ -191,6 +191,30 @@ class KeptBlocks(OnFakeDevice):
             mask = self.made()
             self.assertEqual([self.kernels(mask) for _ in range(4)], [3, 3, 3, 3])
 
+    def calls(self, **options):
+        """How many kernels each of four calls of a text launches."""
+        launched = []
+        for _ in range(4):
+            before = self.launched()
+            kjit.attention(self.q, self.k, self.v, **options)
+            launched.append(self.launched() - before)
+        return launched
+
+    def test_blocks__of_a_text_without_tensors_are_found_once_for_its_numbers_and_sizes(self):
+        text = "abs(q // width - k // width) <= 1 and q % 2 == k % 2"
+        self.assertEqual(self.calls(mask=text, params={"width": 8}), [2, 2, 1, 1])
+        self.assertEqual(self.calls(mask=text, params={"width": 9}), [2, 2, 1, 1])
+        self.k, self.v = torch.cat([self.k, self.k], 1), torch.cat([self.v, self.v], 1)
+        self.assertEqual(self.calls(mask=text, params={"width": 8}), [2, 2, 1, 1])
+        self.assertEqual(self.calls(mask_mod=lambda b, h, i, j: (i % 2) == (j % 2)), [2, 2, 1, 1])
+
+    def test_blocks__of_a_text_that_reads_a_tensor_are_found_anew(self):
+        self.assertEqual(self.calls(mask="doc[q] == doc[k]", tensors={"doc": self.doc}), [2, 2, 2, 2])
+
+    def test_blocks__of_row_intervals_are_not_kept(self):
+        self.assertEqual(self.calls(mask="q >= k"), [1, 1, 1, 1])
+        self.assertEqual(len(_kept._masks.known), 0)
+
     def test_blocks__of_the_operator_are_kept_with_its_lists(self):
         def call(q):
             return kjit.flex_attention(q, self.k, self.v, block_mask=self.mask)
