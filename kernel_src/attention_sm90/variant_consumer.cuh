@@ -96,7 +96,7 @@ private:
 
   // Judge a block key by key, before its products are issued.
   KJIT_DEVICE void judge(const Tile &tile, Keep (&keep)[2]) const {
-    const Judged judged = judge_block(p, v, tile.query_tile, tile.head, tile.batch, first_key());
+    const Judged judged = judge_block(cvta_to_param(&p), tile.query_tile, tile.head, tile.batch, first_key());
     keep[0] = judged.keep[0];
     keep[1] = judged.keep[1];
   }
