@@ -16,6 +16,7 @@
 //            are added to S while O is in flight, so that the next block's come during the softmax
 #pragma once
 #include "attention_sm90/consumer.cuh"
+#include "attention_sm90/judged_block.cuh"
 #include "attention_sm90/variant_term_ring.cuh"
 #include "attention_sm90/variant_tile.cuh"
 #include "attention_variant/row_score.cuh"
@@ -95,8 +96,9 @@ private:
 
   // Judge a block key by key, before its products are issued.
   KJIT_DEVICE void judge(const Tile &tile, Keep (&keep)[2]) const {
-    const variant::Row rows[2] = {row(tile, 0), row(tile, 1)};
-    variant::judge_rows(keep, v, rows, first_key(), lane);
+    const Judged judged = judge_block(cvta_to_param(&p), tile.query_tile, tile.head, tile.batch, first_key());
+    keep[0] = judged.keep[0];
+    keep[1] = judged.keep[1];
   }
 
   // Read the keep words that came with K.

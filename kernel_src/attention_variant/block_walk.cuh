@@ -1,5 +1,6 @@
 // Which key blocks a tile visits: from row intervals (tile_ranges(), evaluated by the lanes of a warp) where the mask
-// is an OR of intervals, else from lists that block_list.cu made.
+// is an OR of intervals, else from lists that block_list.cu made. Without memory for lists these are all blocks that
+// exist for the tile's last row, which sees the most keys where no mask is asked.
 #pragma once
 #include "attention_variant/hooks.cuh"
 
@@ -59,7 +60,7 @@ KJIT_DEVICE void tile_ranges(BlockRange (&ranges)[kIntervals], const attention_v
     range.first = low < high ? low / key_rows : 0;
     range.end = low < high ? (high + key_rows - 1) / key_rows : 0;
     range.full_first = (int)(((uint32_t)full + key_rows - 1) / key_rows);
-    range.full_end = kJudged || full_end < 0 ? 0 : full_end / key_rows;
+    range.full_end = full_end < 0 ? 0 : full_end / key_rows;
   }
 }
 
@@ -122,7 +123,10 @@ struct BlockWalk : WalkStart<kHasPeak> {
       begin_list(v, list, v.lists.counts[list]);
       return;
     }
-    tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists, keep);
+    if constexpr (kJudged)
+      ranges[0] = {0, (larger(row_of(rows - 1).limit, 0) + key_rows - 1) / key_rows, 0, 0};
+    else
+      tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists, keep);
     separate(ranges);
     count = 0;
 #pragma unroll

@@ -84,6 +84,13 @@ KJIT_DEVICE int map_state(const attention_variant_params &v, int batch, int head
       .states[batch * v.map.batch_stride + head * v.map.head_stride + (int64_t)map_row * v.map.columns + map_column];
 }
 
+// The states of a row's blocks.
+KJIT_DEVICE const unsigned char *map_row(const attention_variant_params &v, const Row &row) {
+  const int map_row = smaller(row.query / v.map.query_rows, v.map.rows - 1);
+  return v.map.states + row.batch * v.map.batch_stride + row.head * v.map.head_stride +
+         (int64_t)map_row * v.map.columns;
+}
+
 // Judge one key of a row.
 KJIT_DEVICE bool sees(const attention_variant_params &v, const Row &row, int key) {
   if constexpr (kMapped) {
@@ -111,6 +118,27 @@ template <int kColumns8> struct KeepWords {
       word[w] = ~0u;
   }
 
+  KJIT_DEVICE void keep_none() {
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] = 0;
+  }
+
+  KJIT_DEVICE bool any() const {
+    uint32_t all = 0;
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      all |= word[w];
+    return all != 0;
+  }
+
+  // Keep those of `others` that are among `of`, besides.
+  KJIT_DEVICE void add(const KeepWords &others, const KeepWords &of) {
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] |= others.word[w] & of.word[w];
+  }
+
   // Decide for the keys from `first_key` on, of which those from low to high - 1 count.
   KJIT_DEVICE void decide_between(int low, int high, int first_key, int lane) {
     const int first = first_key + lane % 4 * 2;
@@ -127,6 +155,14 @@ template <int kColumns8> struct KeepWords {
       judge(v, row, first);
     else
       compare(v, row, first);
+  }
+
+  // Add the scores of columns low to high - 1, which count from the thread's first one.
+  KJIT_DEVICE void add_between(int low, int high) {
+    const int from = bits_below(low), to = bits_below(high);
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] |= ones(to - 32 * w) & ~ones(from - 32 * w);
   }
 
   // Drop the scores of the columns from `column` on, which counts from the thread's first one.
@@ -164,14 +200,6 @@ private:
     }
   }
 
-  // Add the scores of columns low to high - 1, which count from the thread's first one.
-  KJIT_DEVICE void add_between(int low, int high) {
-    const int from = bits_below(low), to = bits_below(high);
-#pragma unroll
-    for (int w = 0; w < kWords; w++)
-      word[w] |= ones(to - 32 * w) & ~ones(from - 32 * w);
-  }
-
   // How many of the thread's columns lie below `column`, which counts from the thread's first one.
   static KJIT_DEVICE int bits_below(int column) {
     return column <= 0 ? 0 : smaller(column / 8 * 2 + smaller(column % 8, 2), kBits);
@@ -205,14 +233,11 @@ KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_
     }
 }
 
-// Decide for a thread's two rows whose every key is judged by itself. Both rows are judged together, and 32 keys of
-// each in straight code, so that loads of the mask's tensors wait for each other rarely, what depends on the key alone
-// is computed once, and each bit has a constant place.
+// Judge 32 keys of each of a thread's two rows in straight code, so that loads of the mask's tensors wait for each
+// other rarely, what depends on the key alone is computed once, and each bit has a constant place.
 template <int kColumns8>
-KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
-                            int first_key, int lane) {
-  // The compiler is told that keys are not negative, so that it need not check whether an index is.
-  const int first = (first_key + lane % 4 * 2) & kManyKeys;
+KJIT_DEVICE void judge_by_mask(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
+                               int first) {
 #pragma unroll
   for (int w = 0; w < KeepWords<kColumns8>::kWords; w++) {
     uint32_t bits[2] = {0, 0};
@@ -220,12 +245,58 @@ KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_var
     for (int i = 0; i < 32; i++) {
       if (32 * w + i >= KeepWords<kColumns8>::kBits) break;
 #pragma unroll
-      for (int r = 0; r < 2; r++)
-        bits[r] |= sees(v, rows[r], first + w * 128 + i / 2 * 8 + i % 2) ? 1u << i : 0;
+      for (int r = 0; r < 2; r++) {
+        const int key = first + w * 128 + i / 2 * 8 + i % 2;
+        bits[r] |= kjit_variant_mask(v.arguments, rows[r].batch, rows[r].head, rows[r].query, key) ? 1u << i : 0;
+      }
     }
 #pragma unroll
     for (int r = 0; r < 2; r++)
       keep[r].word[w] = bits[r];
+  }
+}
+
+// What the caller's map says of a thread's scores: those that it lets count, and those that the mask is asked for.
+template <int kColumns8>
+KJIT_DEVICE void read_map(KeepWords<kColumns8> (&seen)[2], KeepWords<kColumns8> (&asked)[2],
+                          const attention_variant_params &v, const Row (&rows)[2], int first_key, int first) {
+  const int keys = v.map.key_rows, end = smaller(first_key + 8 * kColumns8, v.arguments.seq_kv);
+  const unsigned char *states[2];
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    states[r] = map_row(v, rows[r]);
+    seen[r].keep_none();
+    asked[r].keep_none();
+  }
+#pragma unroll 1
+  for (int c = first_key / keys; c * keys < end; c++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int state = states[r][smaller(c, v.map.columns - 1)];
+      const int low = c * keys - first, high = low + keys;
+      if (state == VARIANT_FULL || (state == VARIANT_PARTIAL && !kMasked)) seen[r].add_between(low, high);
+      if (state == VARIANT_PARTIAL && kMasked) asked[r].add_between(low, high);
+    }
+}
+
+// Decide for a thread's two rows whose every key is judged by itself.
+template <int kColumns8>
+KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
+                            int first_key, int lane) {
+  // The compiler is told that keys are not negative, so that it need not check whether an index is.
+  const int first = (first_key + lane % 4 * 2) & kManyKeys;
+  if constexpr (kMapped) {
+    KeepWords<kColumns8> asked[2];
+    read_map(keep, asked, v, rows, first_key, first);
+    if (asked[0].any() || asked[1].any()) {
+      KeepWords<kColumns8> judged[2];
+      judge_by_mask(judged, v, rows, first);
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        keep[r].add(judged[r], asked[r]);
+    }
+  } else {
+    judge_by_mask(keep, v, rows, first);
   }
 #pragma unroll
   for (int r = 0; r < 2; r++)

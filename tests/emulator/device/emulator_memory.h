@@ -5,6 +5,9 @@
 inline unsigned long long __cvta_generic_to_shared(const void *pointer) {
   return emulator->shared_address(pointer);
 }
+inline unsigned long long __cvta_generic_to_grid_constant(const void *parameter) {
+  return (unsigned long long)parameter;
+}
 
 // Fibers change places only where they wait, so that what the fences order is in order already; the machine keeps what
 // other blocks may rely on.
