@@ -9,7 +9,7 @@ import unittest
 import weakref
 
 import harness
-from kjit import _trace, variant
+from kjit import variant
 
 try:
     import torch
