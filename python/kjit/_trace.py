@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-from operator import is_
 from typing import Any, Callable, Optional, Union
 
 #: any() and all() over an axis write one comparison for each of its elements.
@@ -63,7 +62,7 @@ def _is_free(value: Any) -> bool:
 #: of a plain number that became a scalar stands what says so of its type.
 Step = tuple[Optional[str], Any, Any, Any]
 _FREE_NUMBERS = {int: object(), float: object()}
-_INDEX = "[]"
+INDEX = "[]"
 
 
 class Tracer:
@@ -100,18 +99,6 @@ class Tracer:
                 return i
         tensors.append(tensor)
         return len(tensors) - 1
-
-    def indexed_again(self, tensor: Any, indices: tuple[Any, ...]) -> Optional[Scalar]:
-        """What tensor[indices] gave last time, where it is the next step again."""
-        at = self.at
-        if at < len(self.steps):
-            does, number, known, result = self.steps[at]
-            if does is _INDEX and len(indices) == len(known) == tensor.ndim and all(map(is_, indices, known)):
-                tensors = self.tensors
-                if tensors[number] is tensor if number < len(tensors) else self.tensor_number(tensor) == number:
-                    self.at = at + 1
-                    return result  # type: ignore[no-any-return]
-        return None
 
     def tensor_name(self, tensor: Any) -> str:
         return f"tensor{self.tensor_number(tensor)}"
@@ -595,7 +582,7 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
         else:
             number = tracer.tensor_number(tensor)
             names = ", ".join([index.name for index in indices])
-            return tracer.value(f"tensor{number}[{names}]", _INDEX, number, indices)
+            return tracer.value(f"tensor{number}[{names}]", INDEX, number, indices)
     indices = tuple(index for index in indices if index is not Ellipsis)
     while indices and isinstance(indices[-1], slice) and indices[-1] == slice(None):
         indices = indices[:-1]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from operator import is_
 from typing import Any, Optional
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ._trace import METHODS, Partial, Scalar, TraceError, Tracer, Vector, index_tensor, method, operate
+from ._trace import INDEX, METHODS, Partial, Scalar, TraceError, Tracer, Vector, index_tensor, method, operate
 
 _GETITEM = torch.Tensor.__getitem__
 
@@ -117,13 +118,24 @@ class Mode(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
         if function is _GETITEM:
-            index = arguments[1]
+            tensor, index = arguments
             indices = index if type(index) is tuple else (index,)
-            again = self.tracer.indexed_again(arguments[0], indices)
-            if again is not None:
-                return again
+            # What the last trace's step gave, where this is that step again. An index is most of what a trace takes, so
+            # that a function for this would show.
+            tracer = self.tracer
+            at = tracer.at
+            if at < len(tracer.steps):
+                does, number, known, result = tracer.steps[at]
+                count = len(indices)
+                if does is INDEX and count == len(known) == tensor.ndim and (
+                    indices[0] is known[0] if count == 1 else all(map(is_, indices, known))
+                ):
+                    tensors = tracer.tensors
+                    if tensors[number] is tensor if number < len(tensors) else tracer.tensor_number(tensor) == number:
+                        tracer.at = at + 1
+                        return result
             if _holds(indices) or _holds(arguments[:1]):
-                return index_tensor(self.tracer, arguments[0], indices)
+                return index_tensor(tracer, tensor, indices)
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):
             return apply(function, arguments, named)

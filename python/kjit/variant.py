@@ -286,18 +286,26 @@ _TENSORS = tuple(f"tensor{i}" for i in range(_abi.KJIT_VARIANT_TENSOR_COUNT_MAX)
 
 def _trace_functions(
     tracer: _trace.Tracer, score_mod: Optional[Function], mask_mod: Optional[Function], watched: bool = False
-) -> Reading:
-    """What they compute; watched: as trace() has it."""
-    functions = (score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)
-    for name, (function, _) in zip(("score_mod", "mask_mod"), functions):
+) -> Any:
+    """What they compute, as texts; watched: as trace() has it."""
+    for function in (score_mod, mask_mod):
         if function is not None and not callable(function):
+            name = "score_mod" if function is score_mod else "mask_mod"
             raise TypeError(f"{name} is a {type(function).__name__}: must be a function")
-    score, mask = _trace.trace(tracer, functions, watched)
-    tensors, values = tuple(tracer.tensors), tuple(tracer.values)
+    return _trace.trace(tracer, ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)), watched)
+
+
+def _reading(
+    score: Optional[str], mask: Optional[str], tensors: tuple[Any, ...], values: tuple[Number, ...]
+) -> Reading:
+    """Of traced texts."""
     if len(tensors) > len(_TENSORS):
         raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")
     return Reading(score, mask, _NUMBERS[: len(values)], values, _TENSORS[: len(tensors)], tensors)
 
+
+#: Variants of traced functions, by texts and types.
+_traced: dict[Any, Variant] = {}
 
 #: Tracers by the ids of the code of functions that were read, with that code, so that the ids stay its own. A tracer is
 #: taken out while it is used, so that no other thread and no function that is read meanwhile has it.
@@ -331,11 +339,20 @@ def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -
     ids = id(codes[0]), id(codes[1])
     known = _tracers.pop(ids, None)
     tracer = _trace.Tracer() if known is None else known[0]
-    reading = _trace_functions(tracer, score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
-    try:
-        bound = reading.bound()
-    except ParseError as error:
-        raise _at_function(error, score_mod, mask_mod) from None
+    texts = _trace_functions(tracer, score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
+    tensors, values = tuple(tracer.tensors), tuple(tracer.values)
+    # Traced scalars and tensors are named by their numbers, so that their types tell the rest.
+    key = (*texts, tuple([type(value) for value in values]), tuple([(tensor.dtype, tensor.ndim) for tensor in tensors]))
+    variant = _traced.get(key)
+    if variant is None:
+        try:
+            variant = _reading(*texts, tensors, values).bound().variant
+        except ParseError as error:
+            raise _at_function(error, score_mod, mask_mod) from None
+        if len(_traced) >= _KNOWN_MAX:
+            _traced.clear()
+        _traced[key] = variant
+    bound = variant, values, tensors
     if tracer.is_pure and place is not None:
         _recall.keep(_recall.Place(*place), *bound)
     tracer.restart()
@@ -362,7 +379,9 @@ def read(
 ) -> Reading:
     """The reading of a call that has functions or texts."""
     if score_mod is not None or mask_mod is not None:
-        return _trace_functions(_trace.Tracer(), score_mod, mask_mod)
+        tracer = _trace.Tracer()
+        texts = _trace_functions(tracer, score_mod, mask_mod)
+        return _reading(*texts, tuple(tracer.tensors), tuple(tracer.values))
     params, tensors = params or {}, tensors or {}
     try:
         return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))

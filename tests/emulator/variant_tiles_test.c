@@ -111,7 +111,7 @@ static void test_variant_tiles__kept_blocks_are_right(void **state) {
 }
 
 /* Terms of a tensor in boxes that TMA brings: of one and two steps at once, of three boxes for two of a step; of one
- * consumer; read in the exponent (64 columns) and added to the scores (128). */
+ * consumer. They are added to the scores. */
 static void test_variant_tiles__terms_in_boxes_are_right(void **state) {
   static const struct variant_shape shapes[] = {{2, 2, 2, 300, 400, 64, true}, {1, 3, 3, 300, 400, 128, true}};
   static const int boxed[][5] = {{2, 64, 2, 2, 0}, {2, 128, 2, 1, 1}, {2, 128, 2, 1, 0}, {1, 64, 3, 1, 1}};
@@ -124,6 +124,20 @@ static void test_variant_tiles__terms_in_boxes_are_right(void **state) {
       for (size_t i = 0; i < sizeof boxed / sizeof *boxed; i++)
         if ((n == s && i == n) || emulator_mutation_step() == 1)
           failures += run_on(fixture, &shapes[s], names[n], boxed[i]);
+  assert_int_equal(0, failures);
+}
+
+/* The same by the planner's configs of other heads: with 96 columns terms are read in the exponent. */
+static void test_variant_tiles__terms_in_boxes_of_other_heads_are_right(void **state) {
+  static const int head_dims[] = {80, 96, 160};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++) {
+    const bool is_wide = head_dims[i] > 128;
+    const struct variant_shape of = {1, 2, 2, 200, 300, head_dims[i], true};
+    const int config[] = {2, is_wide ? 64 : 128, 2, is_wide ? 1 : 2, 0};
+    failures += run_on(fixture, &of, "pairs_causal", config);
+  }
   assert_int_equal(0, failures);
 }
 
@@ -155,6 +169,7 @@ int main(void) {
                                      cmocka_unit_test(test_variant_tiles__lists_with_parts_are_right),
                                      cmocka_unit_test(test_variant_tiles__keep_words_of_lists_are_right),
                                      cmocka_unit_test(test_variant_tiles__terms_in_boxes_are_right),
+                                     cmocka_unit_test(test_variant_tiles__terms_in_boxes_of_other_heads_are_right),
                                      cmocka_unit_test(test_variant_tiles__terms_in_boxes_of_splits_are_right),
                                      cmocka_unit_test(test_variant_tiles__walks_outwards_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_of_many_tiles_are_right),

@@ -71,7 +71,7 @@ class Recalls(unittest.TestCase):
             after, is_traced = self.trace(function)
             self.assertTrue(is_traced)
             self.assertNotEqual(self.says(after), self.says(before))
-            fresh = variant._trace_functions(variant._trace.Tracer(), None, function).bound()
+            fresh = variant.read(None, None, None, function).bound()
             self.assertEqual(self.says(after), self.says(fresh))
 
     def is_traced_each_time(self, make):

@@ -269,12 +269,19 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
 }
 
 /* Boxes of terms need no padding, so that a second tile of Q may have room beside them up to 128 columns: then it takes
- * that of O's own. */
+ * that of O's own. A step has whole boxes, of which two are best where they fit, whatever step suits dense attention of
+ * so many columns. */
 static void use_boxes(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+  enum { MOST_BOXES = 2 };
   kjit_attention_sm90_config boxed = *config;
   boxed.q_buffers = problem->head_dim_v <= 128 ? 2 : 1;
   boxed.o_chunks = 0;
-  if (sm90_fits(&boxed) && sm90_term_slots(&boxed) > 0) *config = boxed;
+  for (int32_t boxes = problem->seq_kv <= FEW_KEYS ? 1 : MOST_BOXES; boxes > 0; boxes--) {
+    boxed.tile_n = boxes * SM90_CHUNK_COLUMNS;
+    if (!sm90_fits(&boxed) || sm90_term_slots(&boxed) == 0) continue;
+    *config = boxed;
+    return;
+  }
 }
 
 /* A tensor's terms that are staged in shared memory by the consumers' own copies take the room of a second tile of Q
