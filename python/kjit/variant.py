@@ -295,10 +295,9 @@ def _trace_functions(
     return _trace.trace(tracer, ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)), watched)
 
 
-def _reading(
-    score: Optional[str], mask: Optional[str], tensors: tuple[Any, ...], values: tuple[Number, ...]
-) -> Reading:
+def _reading(texts: Any, tensors: tuple[Any, ...], values: tuple[Number, ...]) -> Reading:
     """Of traced texts."""
+    score, mask = texts
     if len(tensors) > len(_TENSORS):
         raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")
     return Reading(score, mask, _NUMBERS[: len(values)], values, _TENSORS[: len(tensors)], tensors)
@@ -346,7 +345,7 @@ def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -
     variant = _traced.get(key)
     if variant is None:
         try:
-            variant = _reading(*texts, tensors, values).bound().variant
+            variant = _reading(texts, tensors, values).bound().variant
         except ParseError as error:
             raise _at_function(error, score_mod, mask_mod) from None
         if len(_traced) >= _KNOWN_MAX:
@@ -381,7 +380,7 @@ def read(
     if score_mod is not None or mask_mod is not None:
         tracer = _trace.Tracer()
         texts = _trace_functions(tracer, score_mod, mask_mod)
-        return _reading(*texts, tuple(tracer.tensors), tuple(tracer.values))
+        return _reading(texts, tuple(tracer.tensors), tuple(tracer.values))
     params, tensors = params or {}, tensors or {}
     try:
         return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
