@@ -159,10 +159,8 @@ static int64_t causal_blocks(const struct sm90_tiles *tiles, const kjit_attentio
     return tiles->query_tiles * (2 * tiles->key_blocks - shorter) / 2;
   }
   int64_t blocks = 0;
-  for (int64_t i = 1; i <= tiles->query_tiles; i++) {
-    const int64_t seen = integer_max(integer_min(i * tile + tiles->keys_before, tiles->seq_kv), 1);
-    blocks += integer_divide_up(seen, config->tile_n);
-  }
+  for (int64_t i = 1; i <= tiles->query_tiles; i++)
+    blocks += sm90_tiles_blocks(tiles, config, i);
   return blocks;
 }
 
@@ -172,14 +170,16 @@ static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_
   return 4 * rows <= tiles->seq_kv;
 }
 
-/* The time of causal tiles, longest first: the longest tile, or each SM's share of all of them, whichever is longer. */
+/* The time of causal tiles, longest first: the multiprocessor's that ends last, or each one's share of all tiles,
+ * whichever is longer. */
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            const struct sm90_card *card) {
   const int64_t busy = integer_min(tiles->count, card->multiprocessors), heads = tiles->count / tiles->query_tiles;
   const int64_t one = round_time(tiles, config, busy, 1, card) - sm90_card_cycles(card, BEGIN);
   const int64_t share =
       causal_blocks(tiles, config) * heads * one / busy + tiles->count * sm90_card_cycles(card, BEGIN) / busy;
-  return integer_max(round_time(tiles, config, busy, tiles->key_blocks, card), share);
+  const int64_t longest = sm90_tiles_longest(tiles, config, card->multiprocessors);
+  return integer_max(round_time(tiles, config, busy, longest, card), share);
 }
 
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
