@@ -246,9 +246,8 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
   if (config->consumers == 1 && fill_the_memory(tiles, card)) return 1;
   const int64_t whole = sm90_tiles_time(tiles, config, 1, card);
-  const int64_t least = tiles->count >= multiprocessors     ? MERGE_OF_MANY
-                        : config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE
-                                                            : 0;
+  const int64_t least =
+      (tiles->count >= multiprocessors ? MERGE_OF_MANY : 0) + (config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE : 0);
   struct best best = {1, whole - sm90_card_cycles(card, least)};
   const int64_t one_round = multiprocessors / tiles->count;
   for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)

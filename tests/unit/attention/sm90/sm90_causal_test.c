@@ -86,6 +86,10 @@ static void test_sm90_choose__wide_heads_are_split_where_that_gains_much(void **
   assert_int_equal(sm90_chosen(&problem, 132).split, 0);
   problem.seq_kv = 10160;
   assert_int_equal(sm90_chosen(&problem, 132).split, 1);
+  problem = sm90_problem(92, 208, 0);
+  problem.batch = problem.heads_q = problem.heads_kv = 12; /* 144 tiles, of which 12 are a second round */
+  problem.seq_kv = 3883;
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
 }
 
 /* Rows of 152 columns lie in two lines of L2 each, so that K and V are better read for 192 rows at a time. */
