@@ -15,6 +15,7 @@
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
+#include "family/config.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(offsetof(struct attention_short_sm90_params, lse) == SM90_MAPS * RUNTIME_TENSOR_MAP_BYTES,
@@ -91,12 +92,20 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
   params->scale_log2 = scale.scale_log2;
 }
 
+static bool shares_lines(const kjit_attention_problem *problem, const kjit_attention_short_sm90_config *config,
+                         const kjit_device_info *device) {
+  if (config->head_dim % SHORT_BAND_COLUMNS == 0) return false;
+  const struct family_place place = family_place_of_device(device);
+  const struct sm90_card card = sm90_card_of(place.sm_count, &place.figures);
+  return short_shares_lines(problem, &card, config);
+}
+
 static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
                            const kjit_attention_args *args, const kjit_attention_problem *problem,
                            const kjit_device_info *device, kjit_error *error) {
   struct short_call *call = user;
   const kjit_attention_short_sm90_config *config = short_config_view(launch->values);
-  const struct sm90_boxes boxes = {1, config->tile_n, KJIT_MAP_PROMOTION_128B, false};
+  const struct sm90_boxes boxes = {1, config->tile_n, KJIT_MAP_PROMOTION_128B, shares_lines(problem, config, device)};
   struct recent *maps = runtime_slot_get(runtime, &slot);
   if (!maps) return error_no_memory(error);
   const kjit_status status =

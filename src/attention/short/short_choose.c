@@ -111,6 +111,8 @@ static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2, 2}, {4, 1, 2
 static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2, 2}, {3, 1, 2, 2}, {3, 1, 1, 2},
                                                           {2, 1, 2, 2}, {2, 1, 1, 2}, {1, 1, 2, 2}};
 
+static const struct shape shapes_beside[SHAPES] = {{2, 1, 2, 1}};
+
 /* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
  * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
 static bool spills(const kjit_attention_short_sm90_config *config) {
@@ -150,6 +152,26 @@ static bool wants_one_block(const kjit_attention_problem *problem, const struct 
          short_tiles(problem) >= LEAST_TILES * (int64_t)card->multiprocessors;
 }
 
+/* Slow memory and heads whose rows are no whole sectors of 32 bytes: what neighbouring heads share is found in L2 where
+ * each block has one tile of Q for each of two consumers, and whole lines are fetched. On an H100, us, with three
+ * consumers and two tiles each before: 88 columns, 120 x 32 x 120 132 (185), 72 columns, 128 x 40 x 110 138 (190), 104
+ * columns, 60 x 64 x 100 129 (166), 117 x 40 x 75 127 (148), 120 columns, 80 x 40 x 80 99 (118). Up to 64 keys are
+ * fewer bytes on their way. */
+static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card, int64_t head_tiles) {
+  enum { SECTOR_COLUMNS = 16, LEAST = 65, MOST = 128, WIDEST = 128 };
+  if (short_tiles(problem) < PACKED_ROUNDS * (int64_t)card->multiprocessors) return false;
+  return sm90_has_slow_memory(card) && problem->head_dim % SECTOR_COLUMNS != 0 && problem->head_dim_v <= WIDEST &&
+         problem->head_dim > SHORT_BAND_COLUMNS && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
+         problem->seq_q >= LEAST && head_tiles <= FEW_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
+bool short_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
+                        const kjit_attention_short_sm90_config *config) {
+  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  return config->consumers == 2 && config->q_buffers == 1 && config->blocks_per_sm == 1 &&
+         is_read_beside(problem, card, head_tiles);
+}
+
 /* More of what a block reads most of, up to `most`, as far as shared memory goes. */
 static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm90_config *config) {
   while (*more < most) {
@@ -172,7 +194,11 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
   const bool has_many_tiles = head_tiles > FEW_TILES;
-  if (!choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
+  const bool is_beside = is_read_beside(problem, card, head_tiles);
+  const struct shape *const shapes = is_beside        ? shapes_beside
+                                     : has_many_tiles ? shapes_of_many_tiles
+                                                      : shapes_of_many_heads;
+  if (!choose_shape(shapes, &config))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
@@ -184,7 +210,7 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
     config.blocks_per_sm = 1;
   else if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
-  else
+  else if (!is_beside)
     use_room(&config.stages, MOST_HEADS, &config);
   status = short_check(&config, error);
   if (status == KJIT_OK) *out = config;

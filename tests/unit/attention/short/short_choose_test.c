@@ -191,8 +191,34 @@ static void test_short_choose__slow_memory_takes_one_block(void **state) {
   }
 }
 
+/* Rows of heads that lie side by side share sectors of 32 bytes, which L2 keeps while few bytes are on their way. */
+static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures), h200 = usual_card(MULTIPROCESSORS);
+  static const struct {
+    int64_t pairs, seq, head_dim;
+    bool is_beside;
+  } expected[] = {{3840, 120, 88, true},  {4680, 75, 104, true},  {5120, 128, 72, true},   {5120, 64, 72, false},
+                  {3840, 160, 88, false}, {5760, 110, 96, false}, {3840, 120, 128, false}, {320, 80, 104, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem =
+        problem_of(expected[i].pairs, expected[i].seq, expected[i].seq, expected[i].head_dim);
+    kjit_attention_short_sm90_config here, there;
+    kjit_error error = {0};
+    assert_status(KJIT_OK, short_choose(&problem, &h100, &there, &error), &error);
+    assert_status(KJIT_OK, short_choose(&problem, &h200, &here, &error), &error);
+    const bool is_beside = there.consumers == 2 && there.stages == 2 && there.q_buffers == 1;
+    assert_int_equal(expected[i].is_beside, is_beside);
+    assert_int_equal(expected[i].is_beside, short_shares_lines(&problem, &h100, &there));
+    assert_false(short_shares_lines(&problem, &h200, &here));
+    assert_true(here.q_buffers > 1);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side),
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_tiles_are_packed_where_half_are_left),
