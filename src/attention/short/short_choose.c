@@ -72,7 +72,8 @@ static bool is_long_triangle(const kjit_attention_problem *problem) {
          problem->head_dim_v >= SHORT_BAND_COLUMNS;
 }
 
-static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
+static kjit_status check_own(const kjit_attention_problem *problem, const struct sm90_card *card, kjit_error *error) {
+  const uint32_t sm_count = card->multiprocessors;
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
@@ -82,6 +83,10 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld: many queries over at most 64 keys, or 96 of more than 80 columns, are for "
                      "attention_short_sm90 with multiples of 64 or more than 192 columns",
+                     (long long)problem->head_dim);
+  if (sm90_takes_few_keys(problem, card))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "head_dim is %lld: with slow memory many tiles of few keys and 128 columns are for attention_sm90",
                      (long long)problem->head_dim);
   if (is_long_triangle(problem))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
@@ -185,7 +190,7 @@ static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm9
 kjit_status short_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                          kjit_attention_short_sm90_config *out, kjit_error *error) {
   const uint32_t sm_count = card->multiprocessors;
-  kjit_status status = check_own(problem, sm_count, error);
+  kjit_status status = check_own(problem, card, error);
   if (status != KJIT_OK) return status;
   kjit_attention_short_sm90_config config = {.dtype = problem->dtype,
                                              .head_dim = (int32_t)problem->head_dim,

@@ -1,5 +1,5 @@
-/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q: those with few key blocks, and
- * those of few keys whose rows are no whole lines.
+/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q: those with few key blocks,
+ * those of few keys whose rows are no whole lines, and with slow memory those of few keys and 128 columns.
  *
  * O that is stored through Q holds its Q buffer until the tile's end, so that the Q after the next is asked for a step
  * later. With few key blocks a tile that is not in time. O of its own leaves room for two consumers, 128 keys and heads
@@ -55,6 +55,27 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
   return columns < MOST_COLUMNS || problem->seq_kv <= SHORT_KEYS;
 }
 
+/* With slow memory two steps of half the keys each, which have less on their way than attention_short_sm90's whole
+ * heads, and the order of neighbouring tiles, give 1 % more where a launch of heads of 128 columns is nothing but
+ * reading and writing. On an H100, us, here and there: 128 tokens of 256 x 16 heads 183.4 and 186.0 (cuDNN 183.8),
+ * 5,066 queries over 127 keys of 128/32 128.6 and 129.4, 21,970 over 71 of 9 x 4, steps of 48, 153.9 and 155.5. Heads
+ * of 64 columns are as fast there. */
+bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card) {
+  enum { COLUMNS = 128, LEAST = 65, MOST = 128, ROUNDS = 32 };
+  const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS);
+  const bool is_even = groups % CONSUMERS == 0 && problem->heads_q == problem->heads_kv;
+  return sm90_has_slow_memory(card) && problem->head_dim == COLUMNS && problem->head_dim_v == COLUMNS &&
+         !(problem->flags & KJIT_ATTENTION_CAUSAL) && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
+         (is_even || problem->seq_q >= LONG_QUERIES) &&
+         groups * problem->heads_q * problem->batch >= ROUNDS * (int64_t)card->multiprocessors;
+}
+
+static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is_narrow) {
+  if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
+  return problem->seq_kv <= (is_narrow ? NARROW_KEYS : MOST_KEYS) && problem->head_dim_v <= MOST_V &&
+         problem->seq_q >= LONG_QUERIES;
+}
+
 /* Few keys of heads whose rows are no whole lines: what counts is that neighbouring tiles are read and written at about
  * the same time. On an H200, us, with O in memory of its own and without, 120 columns, 1,539 queries, 41 keys: two
  * consumers and two steps of 32 keys 95 and 136, one of 48 91 and 133, three consumers and one of 64 105 and 125; on an
@@ -64,9 +85,7 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
 static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card,
                              kjit_attention_sm90_config *config) {
   const bool is_narrow = problem->head_dim_v <= NARROW_V;
-  if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
-  if (problem->seq_kv > (is_narrow ? NARROW_KEYS : MOST_KEYS) || problem->head_dim_v > MOST_V) return false;
-  if (problem->seq_q < LONG_QUERIES) return false;
+  if (!has_few_keys_of_parts(problem, is_narrow) && !sm90_takes_few_keys(problem, card)) return false;
   kjit_attention_sm90_config with = *config;
   with.packed = 1;
   if (!is_narrow) {

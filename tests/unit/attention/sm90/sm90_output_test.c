@@ -56,6 +56,34 @@ static void test_sm90_keep_output__heads_that_share_keys_are_not_packed(void **s
   assert_int_equal(config.o_chunks, 2);
 }
 
+/* Two steps of 128 columns, with slow memory, in place of attention_short_sm90's whole heads. */
+static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(132, &figures), h200 = usual_card(132);
+  static const struct {
+    int64_t pairs, seq_q, seq_kv, head_dim;
+    bool is_own;
+    int32_t tile_n;
+  } rows[] = {{4096, 128, 128, 128, true, 64}, {36, 21970, 71, 128, true, 48},  {10880, 85, 85, 128, true, 48},
+              {2048, 128, 128, 128, false, 0}, {4096, 130, 128, 128, false, 0}, {8192, 128, 128, 64, false, 0},
+              {4096, 128, 129, 128, false, 0}, {8192, 64, 64, 128, false, 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
+    problem.batch = rows[i].pairs;
+    problem.heads_q = problem.heads_kv = 1;
+    kjit_attention_sm90_config config;
+    kjit_error error = {0};
+    assert_int_equal(sm90_takes_few_keys(&problem, &h100), rows[i].is_own);
+    assert_false(sm90_takes_few_keys(&problem, &h200));
+    if (!rows[i].is_own) continue;
+    assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+    assert_int_equal(config.consumers, 2);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.o_chunks, 2);
+  }
+}
+
 /* Its steps are short because of O's memory, which a variant has not. */
 static void test_sm90_suit_variant__few_keys_take_whole_steps(void **state) {
   (void)state;
@@ -75,6 +103,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps),
       cmocka_unit_test(test_sm90_keep_output__other_problems_store_through_q),
       cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
+      cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
       cmocka_unit_test(test_sm90_suit_variant__few_keys_take_whole_steps),
   };
   return cmocka_run_group_tests_name("sm90_output", tests, NULL, NULL);
