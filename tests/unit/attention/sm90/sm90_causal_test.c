@@ -58,6 +58,20 @@ static void test_sm90_choose__a_few_tiles_beyond_a_round_cost_a_second_one(void 
   assert_int_equal(sm90_chosen(&problem, 132).consumers, 1);
 }
 
+/* Their parts are not as even as they are reckoned; and those that end last have all of the memory. */
+static void test_sm90_choose__causal_tiles_for_half_of_the_card_stay_whole(void **state) {
+  (void)state;
+  kjit_attention_problem problem = chunk(6, 1, 1574, 3148);
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
+  problem = chunk(2, 6, 722, 2890);
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
+  problem = chunk(1, 2, 722, 2890); /* 24 tiles of 64 rows */
+  assert_int_equal(sm90_chosen(&problem, 132).split, 1);
+  problem = chunk(56, 6, 101, 101);
+  problem.head_dim = problem.head_dim_v = 256;
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 2);
+}
+
 /* Steps of 64 keys and three stages begin sooner than steps of 128, and leave less of the last one empty. Where steps
  * of 128 are as full, O's memory of its own gains more. */
 static void test_sm90_choose__few_keys_take_short_steps(void **state) {
@@ -105,6 +119,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__short_causal_takes_shorter_steps_at_128),
       cmocka_unit_test(test_sm90_choose__chunks_take_the_tiles_of_full_attention),
       cmocka_unit_test(test_sm90_choose__a_few_tiles_beyond_a_round_cost_a_second_one),
+      cmocka_unit_test(test_sm90_choose__causal_tiles_for_half_of_the_card_stay_whole),
       cmocka_unit_test(test_sm90_choose__rows_of_parts_of_lines_take_three_consumers),
       cmocka_unit_test(test_sm90_choose__few_keys_take_short_steps),
       cmocka_unit_test(test_sm90_choose__wide_heads_are_split_where_that_gains_much),
