@@ -61,13 +61,16 @@ enum {
   MANY_HEADS = 8 /* key heads of a run: with fewer, one more or less would be noticed */
 };
 
-/* Divide the tiles into as many runs as blocks of threads run at a time. */
+/* Divide the tiles into as many runs as blocks of threads run at a time, or into key heads where several blocks have
+ * room for one head each: the card then starts the next one wherever one ends. */
 static void cut(struct short_call *call, const kjit_attention_problem *problem,
                 const kjit_attention_short_sm90_config *config, uint32_t sm_count) {
   struct attention_short_sm90_params *params = &call->params;
   const int64_t tiles = short_tiles(problem), heads = problem->batch * problem->heads_kv;
-  const int64_t blocks = integer_min(tiles, (int64_t)sm_count * config->blocks_per_sm);
-  const bool whole = tiles <= FEW_TILES * heads && heads >= MANY_HEADS * blocks;
+  const int64_t resident = integer_min(tiles, (int64_t)sm_count * config->blocks_per_sm);
+  const bool is_alone = config->stages == 1 && config->blocks_per_sm > 1 && tiles <= FEW_TILES * heads;
+  const bool whole = is_alone || (tiles <= FEW_TILES * heads && heads >= MANY_HEADS * resident);
+  const int64_t blocks = is_alone ? heads : resident;
   const int64_t units = whole ? heads : tiles, step = whole ? blocks : 1;
   call->blocks = (uint32_t)blocks;
   params->query_tiles = (int)integer_divide_up(problem->seq_q, SHORT_ROWS);

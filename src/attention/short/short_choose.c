@@ -116,7 +116,8 @@ static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2, 2}, {4, 1, 2
 static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2, 2}, {3, 1, 2, 2}, {3, 1, 1, 2},
                                                           {2, 1, 2, 2}, {2, 1, 1, 2}, {1, 1, 2, 2}};
 
-static const struct shape shapes_beside[SHAPES] = {{2, 1, 2, 1}};
+/* One head for each block of threads, of which the card starts one wherever another ends (short_call.c). */
+static const struct shape shapes_beside[SHAPES] = {{1, 2, 1, 2}};
 
 /* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
  * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
@@ -158,10 +159,11 @@ static bool wants_one_block(const kjit_attention_problem *problem, const struct 
 }
 
 /* Slow memory and heads whose rows are no whole sectors of 32 bytes: what neighbouring heads share is found in L2 where
- * each block has one tile of Q for each of two consumers, and whole lines are fetched. On an H100, us, with three
- * consumers and two tiles each before: 88 columns, 120 x 32 x 120 132 (185), 72 columns, 128 x 40 x 110 138 (190), 104
- * columns, 60 x 64 x 100 129 (166), 117 x 40 x 75 127 (148), 120 columns, 80 x 40 x 80 99 (118). Up to 64 keys are
- * fewer bytes on their way. */
+ * two blocks at a time have one head each, and whole lines are fetched. On an H100, us, with three consumers and two
+ * tiles each before, and with two consumers and one tile each in blocks that go on: 88 columns, 120 x 32 x 120 131 (183
+ * and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns, heads first, 60 x 64 x 100 126 (131 and 133).
+ * Heads that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys
+ * are fewer bytes on their way. */
 static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card, int64_t head_tiles) {
   enum { SECTOR_COLUMNS = 16, LEAST = 65, MOST = 128, WIDEST = 128 };
   if (short_tiles(problem) < PACKED_ROUNDS * (int64_t)card->multiprocessors) return false;
@@ -173,7 +175,7 @@ static bool is_read_beside(const kjit_attention_problem *problem, const struct s
 bool short_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                         const kjit_attention_short_sm90_config *config) {
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
-  return config->consumers == 2 && config->q_buffers == 1 && config->blocks_per_sm == 1 &&
+  return config->consumers == 1 && config->stages == 1 && config->q_buffers == 2 && config->blocks_per_sm == 2 &&
          is_read_beside(problem, card, head_tiles);
 }
 

@@ -191,7 +191,7 @@ static void test_short_choose__slow_memory_takes_one_block(void **state) {
   }
 }
 
-/* Rows of heads that lie side by side share sectors of 32 bytes, which L2 keeps while few bytes are on their way. */
+/* Rows of heads that lie side by side share sectors of 32 bytes, which L2 keeps where each block has one head. */
 static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side(void **state) {
   const struct family_figures figures = {.memory_gb_s = 3352};
   const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures), h200 = usual_card(MULTIPROCESSORS);
@@ -208,7 +208,8 @@ static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_b
     kjit_error error = {0};
     assert_status(KJIT_OK, short_choose(&problem, &h100, &there, &error), &error);
     assert_status(KJIT_OK, short_choose(&problem, &h200, &here, &error), &error);
-    const bool is_beside = there.consumers == 2 && there.stages == 2 && there.q_buffers == 1;
+    const bool is_beside =
+        there.consumers == 1 && there.stages == 1 && there.q_buffers == 2 && there.blocks_per_sm == 2;
     assert_int_equal(expected[i].is_beside, is_beside);
     assert_int_equal(expected[i].is_beside, short_shares_lines(&problem, &h100, &there));
     assert_false(short_shares_lines(&problem, &h200, &here));
