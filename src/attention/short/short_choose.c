@@ -86,8 +86,8 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
                      (long long)problem->head_dim);
   if (sm90_takes_few_keys(problem, card))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "head_dim is %lld: with slow memory many tiles of few keys and 128 columns are for attention_sm90",
-                     (long long)problem->head_dim);
+                     "seq_kv is %lld: with slow memory many tiles of so few keys and %lld columns are for attention_sm90",
+                     (long long)problem->seq_kv, (long long)problem->head_dim);
   if (is_long_triangle(problem))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: attention_short_sm90 takes up to %d keys of causal queries with 64 columns and "

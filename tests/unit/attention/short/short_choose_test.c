@@ -198,8 +198,8 @@ static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_b
   static const struct {
     int64_t pairs, seq, head_dim;
     bool is_beside;
-  } expected[] = {{3840, 120, 88, true},  {4680, 75, 104, true},  {5120, 128, 72, true}, {5120, 64, 72, false},
-                  {3840, 160, 88, false}, {5760, 110, 96, false}, {320, 80, 104, false}};
+  } expected[] = {{3840, 120, 88, true},  {3840, 100, 104, true}, {640, 128, 72, true}, {5120, 64, 72, false},
+                  {3840, 160, 88, false}, {640, 110, 96, false},  {320, 80, 104, false}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const kjit_attention_problem problem =
@@ -217,8 +217,22 @@ static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_b
   }
 }
 
+/* Two steps by attention_sm90 have less on their way. */
+static void test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  kjit_attention_short_sm90_config config;
+  kjit_error error = {0};
+  const kjit_attention_problem problem = problem_of(7552, 93, 93, 96);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, short_choose(&problem, &h100, &config, &error));
+  assert_non_null(strstr(error.message, "many tiles of so few keys and 96 columns"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own),
       cmocka_unit_test(test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side),
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
