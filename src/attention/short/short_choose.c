@@ -85,9 +85,10 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
                      "attention_short_sm90 with multiples of 64 or more than 192 columns",
                      (long long)problem->head_dim);
   if (sm90_takes_few_keys(problem, card))
-    return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "seq_kv is %lld: with slow memory many tiles of so few keys and %lld columns are for attention_sm90",
-                     (long long)problem->seq_kv, (long long)problem->head_dim);
+    return error_set(
+        error, KJIT_ERR_UNSUPPORTED,
+        "seq_kv is %lld: with slow memory many tiles of so few keys with %lld columns are attention_sm90's",
+        (long long)problem->seq_kv, (long long)problem->head_dim);
   if (is_long_triangle(problem))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: attention_short_sm90 takes up to %d keys of causal queries with 64 columns and "
@@ -158,6 +159,14 @@ static bool wants_one_block(const kjit_attention_problem *problem, const struct 
          short_tiles(problem) >= LEAST_TILES * (int64_t)card->multiprocessors;
 }
 
+/* Heads of their own of up to 128 queries take four blocks of threads that have one head each, because the card starts
+ * the next one wherever one ends, so that neighbouring heads are read and written at the same time all along. On an
+ * H100, us, with them and with one block that goes on: 512 x 16 x 128 186 and 187 to 189, under a causal mask 188 and
+ * 189, 250 x 32 x 120 172 and 172, heads first, 313 x 48 x 127 325 and 334. */
+static bool wants_heads_alone(const kjit_attention_problem *problem) {
+  return problem->heads_q == problem->heads_kv && problem->seq_q <= 2 * SHORT_ROWS;
+}
+
 /* Slow memory and heads whose rows are no whole sectors of 32 bytes: what neighbouring heads share is found in L2 where
  * two blocks at a time have one head each, and whole lines are fetched. On an H100, us, with three consumers and two
  * tiles each before, and with two consumers and one tile each in blocks that go on: 88 columns, 120 x 32 x 120 131 (183
@@ -213,9 +222,10 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: attention_short_sm90 has room for one tile of Q alone, of many causal ones",
                      (long long)problem->seq_kv);
-  if (wants_one_block(problem, card, &config))
-    config.blocks_per_sm = 1;
-  else if (has_many_tiles)
+  if (wants_one_block(problem, card, &config)) {
+    static const struct shape alone[SHAPES] = {{1, 4, 1, 2}};
+    if (!wants_heads_alone(problem) || !choose_shape(alone, &config)) config.blocks_per_sm = 1;
+  } else if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
   else if (!is_beside)
     use_room(&config.stages, MOST_HEADS, &config);
