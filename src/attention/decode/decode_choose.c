@@ -54,15 +54,17 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
  * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each: 72 columns,
  * 128 tiles over 9,139 keys 141 us in place of 182, 104 columns, 48 tiles over 20,192 keys 170 in place of 216. With
  * three blocks so do the tiles that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84; and so
- * many tiles that steps of 48 keys would be more than 8 MB on their way: 104 columns, 204 tiles over 5,000 keys 168 in
- * place of 206, where 144 over 4,000 take 113 with 48 keys and 116 with 32. */
+ * many tiles that steps of 48 keys would be more than 9 MB of lines on their way, unless they fill two blocks: 104
+ * columns, 204 tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place of 222, where 144
+ * over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
-  enum { STEP_BYTES = 2 * STEP * 2 * 2, FLYING = 8000000 }; /* of a column of K and V, two stages */
+  enum { STEP_ROWS = 2 * STEP * 2, LINE_BYTES = 128, ELEMENT_BYTES = 2, FLYING = 9000000 }; /* K and V, two stages */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
+  const int64_t flying = tiles * STEP_ROWS * integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES);
   if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns > WIDEST) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
@@ -75,7 +77,7 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
     set_blocks(config, ALONE_STEP, 1);
   else if (is_usual && has_rounds && tiles <= 3 * all && tiles * 5 >= 3 * all * 4)
     set_blocks(config, SHORT_STEP, 3);
-  else if (is_usual && !has_rounds && tiles > all && tiles * columns * STEP_BYTES > FLYING)
+  else if (is_usual && !has_rounds && !fills_two && tiles > all && flying > FLYING)
     set_blocks(config, SHORT_STEP, 3);
   else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
     set_blocks(config, LONG_STEP, 1);
@@ -152,22 +154,30 @@ static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows,
  * 1,408 over 511 74.8 (75.9); in place of steps of 64 keys and three stages: 128 columns, 36 tiles over 7,771 keys 66.6
  * (68.5), 18 over 29,360 107.0 (109.8), 20 over 36,874 142.4 (144.9).
  *
+ * More tiles of 128 columns than multiprocessors, all of them at once, take steps of 48 keys: 168 over 6,000 keys 183,
+ * with 64 199, three stages of 64 206, three blocks and 32 keys 187; 240 over 5,000, heads first, 219.9, 219.9, 223.1
+ * and 219.6.
+ *
  * Short launches wait for each step, so they take long steps: 14 tiles over 1,962 keys 13.0, and 14.6 with short ones;
  * 24 over 11,181 40.3 and 41.1. docs/lab-notes/races.md. */
 static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEP = 64, LONG_STEP = 96, LEAST_OF_PARTS = 96 << 20, STEP_BYTES = 2 * STEP * 2 * 2, FLYING = 5000000 };
-  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors,
-                bytes = decode_key_bytes(problem);
+  enum { STEP = 64, LONG_STEP = 96, SHORT_STEP = 48, STEP_BYTES = 2 * STEP * 2 * 2 };
+  enum { LEAST_OF_PARTS = 96 << 20, FLYING = 5000000 };
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t bytes = decode_key_bytes(problem);
   const bool is_narrow = columns == DECODE_BAND_COLUMNS, is_whole = tiles >= all;
   const bool is_slow = decode_has_slow_memory(card) && rows <= DECODE_WARP_ROWS;
   if (!is_slow && !decode_is_warp_of_narrow_heads(problem, rows, card)) return false;
   if (decode_is_odd(problem->head_dim) || decode_is_odd(problem->head_dim_v)) return false;
-  if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole)) return false;
+  const bool is_at_once = is_slow && tiles > all && tiles <= 2 * all;
+  if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole && !is_at_once)) return false;
   if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : DECODE_LEAST_BYTES)) return false;
   config->stages = 2;
   if (is_narrow && tiles > 2 * all)
     choose_rounds(tiles, problem->seq_kv, card, config);
+  else if (!is_narrow && is_whole)
+    set_blocks(config, SHORT_STEP, 2);
   else
     set_blocks(config, tiles > all && tiles * columns * STEP_BYTES < FLYING ? LONG_STEP : STEP, 2);
   return decode_fits(config);

@@ -254,11 +254,9 @@ static void test_decode_choose__with_slow_memory_tiles_beyond_one_round_stay_who
   static const struct {
     int64_t batch, heads, queries, keys, columns;
     int32_t tile_n, blocks_per_sm;
-  } expected[] = {{7, 24, 4, 9825, 64, 64, 2},
-                  {41, 4, 1, 2814, 64, 64, 2},
-                  {3, 48, 8, 7984, 64, 96, 2},
-                  {17, 12, 8, 5000, 104, 32, 3},
-                  {6, 24, 8, 4000, 104, 48, 2}};
+  } expected[] = {{7, 24, 4, 9825, 64, 64, 2},   {41, 4, 1, 2814, 64, 64, 2},   {3, 48, 8, 7984, 64, 96, 2},
+                  {17, 12, 8, 5000, 104, 32, 3}, {17, 12, 8, 8000, 72, 32, 3},  {11, 24, 1, 4321, 112, 48, 2},
+                  {6, 28, 1, 6000, 128, 48, 2},  {10, 24, 1, 5000, 128, 48, 2}, {6, 24, 8, 4000, 104, 48, 2}};
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const int64_t heads = expected[i].heads;
     const kjit_attention_problem problem =
