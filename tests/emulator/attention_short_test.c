@@ -81,12 +81,34 @@ static void test_attention_short__larger_heads_are_right(void **state) {
   RUN(shapes);
 }
 
+/* As many blocks of threads as key heads, more than run at a time, each with room for one head: of two tiles, and of
+ * four of two query heads. */
+static void test_attention_short__one_head_a_block_is_right(void **state) {
+  static const struct shape shapes[] = {{3, 3, 3, 100, 70, 72, 72, false, LAYOUT_BSHD},
+                                        {2, 6, 3, 90, 77, 72, 72, false, LAYOUT_BHSD}};
+  struct gpu_fixture *fixture = attention_require(state);
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const struct trial_problem problem = {
+        .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = shapes[i].batch, .heads_q = shapes[i].heads,
+                            .heads_kv = shapes[i].heads_kv, .seq_q = shapes[i].seq_q, .seq_kv = shapes[i].seq_kv,
+                            .head_dim = shapes[i].head_dim, .head_dim_v = shapes[i].head_dim_v),
+        .layout = shapes[i].layout,
+        .lse = true,
+        .seed = random_next(&fixture->random)};
+    attention_run_config(fixture, "attention_short_sm90",
+                         "dtype=bf16,head_dim=72,head_dim_v=72,causal=0,tile_n=80,consumers=1,stages=1,q_buffers=2,"
+                         "blocks_per_sm=2",
+                         &problem);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention_short__many_heads_are_right),
       cmocka_unit_test(test_attention_short__several_tiles_a_head_are_right),
       cmocka_unit_test(test_attention_short__causal_rows_are_right),
       cmocka_unit_test(test_attention_short__larger_heads_are_right),
+      cmocka_unit_test(test_attention_short__one_head_a_block_is_right),
   };
   return cmocka_run_group_tests_name("attention over few keys on the emulator", tests, setup, gpu_teardown);
 }

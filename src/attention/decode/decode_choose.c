@@ -30,6 +30,20 @@ static void set_blocks(kjit_attention_decode_sm90_config *config, int32_t tile_n
   config->blocks_per_sm = blocks_per_sm;
 }
 
+/* Take longer steps, of two blocks of threads, until no run ends inside of a tile. Where heads of less than 64 columns
+ * lie side by side such runs fetch lines twice, because the head beside is read at another place: 204 tiles over 13,076
+ * keys of 32 columns in 396 runs took 290 us on an H100, 1.2 TB/s, where 144 tiles over 20,000 keys in 288 parts of
+ * tiles read 2.5. */
+static void keep_whole(const kjit_attention_problem *problem, const struct decode_card *card,
+                       kjit_attention_decode_sm90_config *config) {
+  enum { MORE_KEYS = 32, MOST_KEYS = 128, BLOCKS = 2 };
+  while (config->tile_n < MOST_KEYS) {
+    const struct decode_tiles tiles = decode_tiles_of(problem, config);
+    if (decode_plan_of(&tiles, config, card).runs % tiles.count == 0) return;
+    set_blocks(config, config->tile_n + MORE_KEYS, BLOCKS);
+  }
+}
+
 /* Slow memory and heads whose rows are no whole lines, or of more than 128 columns: so few keys and stages that some
  * 5 MB are on their way at a time. More than that gains nothing, and heads that lie side by side no longer find in L2
  * what their neighbours fetched. Measured on an H100, of the best peer, and with as many stages as fit: 152 columns
@@ -39,13 +53,18 @@ static void set_blocks(kjit_attention_decode_sm90_config *config, int32_t tile_n
  *
  * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each: 72 columns,
  * 128 tiles over 9,139 keys 141 us in place of 182, 104 columns, 48 tiles over 20,192 keys 170 in place of 216. With
- * three blocks so do the tiles that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84. */
+ * three blocks so do the tiles that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84; and so
+ * many tiles that steps of 48 keys would be more than 9 MB of lines on their way, unless they fill two blocks: 104
+ * columns, 204 tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place of 222, where 144
+ * over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
+  enum { STEP_ROWS = 2 * STEP * 2, LINE_BYTES = 128, ELEMENT_BYTES = 2, FLYING = 9000000 }; /* K and V, two stages */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
+  const int64_t flying = tiles * STEP_ROWS * integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES);
   if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns > WIDEST) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
@@ -58,8 +77,12 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
     set_blocks(config, ALONE_STEP, 1);
   else if (is_usual && has_rounds && tiles <= 3 * all && tiles * 5 >= 3 * all * 4)
     set_blocks(config, SHORT_STEP, 3);
+  else if (is_usual && !has_rounds && !fills_two && tiles > all && flying > FLYING)
+    set_blocks(config, SHORT_STEP, 3);
   else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
     set_blocks(config, LONG_STEP, 1);
+  else if (is_narrow)
+    keep_whole(problem, card, config);
   return decode_fits(config);
 }
 
@@ -131,24 +154,32 @@ static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows,
  * 1,408 over 511 74.8 (75.9); in place of steps of 64 keys and three stages: 128 columns, 36 tiles over 7,771 keys 66.6
  * (68.5), 18 over 29,360 107.0 (109.8), 20 over 36,874 142.4 (144.9).
  *
+ * More tiles of 128 columns than multiprocessors, all of them at once, take steps of 48 keys: 168 over 6,000 keys 183,
+ * with 64 199, three stages of 64 206, three blocks and 32 keys 187; 240 over 5,000, heads first, 219.9, 219.9, 223.1
+ * and 219.6.
+ *
  * Short launches wait for each step, so they take long steps: 14 tiles over 1,962 keys 13.0, and 14.6 with short ones;
  * 24 over 11,181 40.3 and 41.1. docs/lab-notes/races.md. */
 static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEP = 64, LEAST_OF_PARTS = 96 << 20 };
-  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors,
-                bytes = decode_key_bytes(problem);
+  enum { STEP = 64, LONG_STEP = 96, SHORT_STEP = 48, STEP_BYTES = 2 * STEP * 2 * 2 };
+  enum { LEAST_OF_PARTS = 96 << 20, FLYING = 5000000 };
+  const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const int64_t bytes = decode_key_bytes(problem);
   const bool is_narrow = columns == DECODE_BAND_COLUMNS, is_whole = tiles >= all;
   const bool is_slow = decode_has_slow_memory(card) && rows <= DECODE_WARP_ROWS;
   if (!is_slow && !decode_is_warp_of_narrow_heads(problem, rows, card)) return false;
   if (decode_is_odd(problem->head_dim) || decode_is_odd(problem->head_dim_v)) return false;
-  if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole)) return false;
+  const bool is_at_once = is_slow && tiles > all && tiles <= 2 * all;
+  if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole && !is_at_once)) return false;
   if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : DECODE_LEAST_BYTES)) return false;
   config->stages = 2;
   if (is_narrow && tiles > 2 * all)
     choose_rounds(tiles, problem->seq_kv, card, config);
+  else if (!is_narrow && is_whole)
+    set_blocks(config, SHORT_STEP, 2);
   else
-    set_blocks(config, STEP, 2);
+    set_blocks(config, tiles > all && tiles * columns * STEP_BYTES < FLYING ? LONG_STEP : STEP, 2);
   return decode_fits(config);
 }
 

@@ -146,6 +146,31 @@ static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, con
          problem->heads_q / problem->heads_kv <= DECODE_WARP_ROWS && widest(problem) <= DECODE_BAND_COLUMNS;
 }
 
+/* Up to 256 keys of so many heads that a launch mostly reads, with slow memory: attention_short_sm90 reads all keys of
+ * a head at once, more bytes than memory gives most with. Here and there, us, on an H100: one query of 1,920 heads over
+ * 246 keys of 64 columns 54.5 and 57.6, 4 of 5,376 over 128 of 104 columns, whose rows are no whole sectors of 32
+ * bytes, 120 and 143. But of 64 columns one query of 3,200 heads over 100 keys 41.9 and 40.9. */
+static bool is_read_in_steps(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
+  enum { KEYS_OF_BAND = 193, KEYS_OF_ODD = 113, ROUNDS = 8, WHOLE_COLUMNS = 16 };
+  const int64_t columns = widest(problem);
+  if (!decode_has_slow_memory(card) || rows >= DECODE_WARP_ROWS) return false;
+  if (problem->batch * problem->heads_kv < ROUNDS * card->multiprocessors) return false;
+  if (columns == DECODE_BAND_COLUMNS) return problem->seq_kv >= KEYS_OF_BAND;
+  return columns > DECODE_BAND_COLUMNS && columns <= WIDE_COLUMNS && problem->head_dim % WHOLE_COLUMNS != 0 &&
+         problem->seq_kv >= KEYS_OF_ODD;
+}
+
+/* The fewest keys with which a problem is the family's own. */
+static int64_t least_keys(const kjit_attention_problem *problem, int64_t rows, bool is_warp,
+                          const struct decode_card *card) {
+  const bool has_many =
+      problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
+  if (has_many && (rows < DECODE_WARP_ROWS || is_warp))
+    return widest(problem) > WIDE_COLUMNS ? LEAST_OF_WIDE : LEAST_OF_MANY;
+  if (is_read_in_steps(problem, rows, card)) return 1;
+  return is_one_query_of_few_heads(problem, card) ? LEAST_OF_FEW : LEAST_KEYS;
+}
+
 kjit_status decode_check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
   const int64_t rows = decode_rows_of(problem);
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
@@ -153,13 +178,8 @@ kjit_status decode_check_own(const kjit_attention_problem *problem, const struct
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_decode_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
-  const bool has_many =
-      problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
   const bool is_warp = decode_is_warp_of_narrow_heads(problem, rows, card);
-  const int64_t least_of_many = widest(problem) > WIDE_COLUMNS ? LEAST_OF_WIDE : LEAST_OF_MANY;
-  const int64_t least = has_many && (rows < DECODE_WARP_ROWS || is_warp) ? least_of_many
-                        : is_one_query_of_few_heads(problem, card)       ? LEAST_OF_FEW
-                                                                         : LEAST_KEYS;
+  const int64_t least = least_keys(problem, rows, is_warp, card);
   const bool is_others = is_wide_for_many_rows(problem, rows) || is_round_of_tiles(problem, rows, card) ||
                          is_two_rounds_of_wide_tiles(problem, card) || decode_is_short_round(problem, card) ||
                          (!is_warp && is_many_rows_of_many_heads(problem, rows, card));

@@ -15,6 +15,7 @@
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
+#include "family/config.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(offsetof(struct attention_short_sm90_params, lse) == SM90_MAPS * RUNTIME_TENSOR_MAP_BYTES,
@@ -60,13 +61,16 @@ enum {
   MANY_HEADS = 8 /* key heads of a run: with fewer, one more or less would be noticed */
 };
 
-/* Divide the tiles into as many runs as blocks of threads run at a time. */
+/* Divide the tiles into as many runs as blocks of threads run at a time, or into key heads where several blocks have
+ * room for one head each: the card then starts the next one wherever one ends. */
 static void cut(struct short_call *call, const kjit_attention_problem *problem,
                 const kjit_attention_short_sm90_config *config, uint32_t sm_count) {
   struct attention_short_sm90_params *params = &call->params;
   const int64_t tiles = short_tiles(problem), heads = problem->batch * problem->heads_kv;
-  const int64_t blocks = integer_min(tiles, (int64_t)sm_count * config->blocks_per_sm);
-  const bool whole = tiles <= FEW_TILES * heads && heads >= MANY_HEADS * blocks;
+  const int64_t resident = integer_min(tiles, (int64_t)sm_count * config->blocks_per_sm);
+  const bool is_alone = config->stages == 1 && config->blocks_per_sm > 1 && tiles <= FEW_TILES * heads;
+  const bool whole = is_alone || (tiles <= FEW_TILES * heads && heads >= MANY_HEADS * resident);
+  const int64_t blocks = is_alone ? heads : resident;
   const int64_t units = whole ? heads : tiles, step = whole ? blocks : 1;
   call->blocks = (uint32_t)blocks;
   params->query_tiles = (int)integer_divide_up(problem->seq_q, SHORT_ROWS);
@@ -91,12 +95,20 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
   params->scale_log2 = scale.scale_log2;
 }
 
+static bool shares_lines(const kjit_attention_problem *problem, const kjit_attention_short_sm90_config *config,
+                         const kjit_device_info *device) {
+  if (config->head_dim % SHORT_BAND_COLUMNS == 0) return false;
+  const struct family_place place = family_place_of_device(device);
+  const struct sm90_card card = sm90_card_of(place.sm_count, &place.figures);
+  return short_shares_lines(problem, &card, config);
+}
+
 static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
                            const kjit_attention_args *args, const kjit_attention_problem *problem,
                            const kjit_device_info *device, kjit_error *error) {
   struct short_call *call = user;
   const kjit_attention_short_sm90_config *config = short_config_view(launch->values);
-  const struct sm90_boxes boxes = {1, config->tile_n, KJIT_MAP_PROMOTION_128B, false};
+  const struct sm90_boxes boxes = {1, config->tile_n, KJIT_MAP_PROMOTION_128B, shares_lines(problem, config, device)};
   struct recent *maps = runtime_slot_get(runtime, &slot);
   if (!maps) return error_no_memory(error);
   const kjit_status status =

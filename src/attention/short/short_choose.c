@@ -72,7 +72,8 @@ static bool is_long_triangle(const kjit_attention_problem *problem) {
          problem->head_dim_v >= SHORT_BAND_COLUMNS;
 }
 
-static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
+static kjit_status check_own(const kjit_attention_problem *problem, const struct sm90_card *card, kjit_error *error) {
+  const uint32_t sm_count = card->multiprocessors;
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
@@ -83,6 +84,11 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
                      "head_dim is %lld: many queries over at most 64 keys, or 96 of more than 80 columns, are for "
                      "attention_short_sm90 with multiples of 64 or more than 192 columns",
                      (long long)problem->head_dim);
+  if (sm90_takes_few_keys(problem, card))
+    return error_set(
+        error, KJIT_ERR_UNSUPPORTED,
+        "seq_kv is %lld: with slow memory many tiles of so few keys with %lld columns are attention_sm90's",
+        (long long)problem->seq_kv, (long long)problem->head_dim);
   if (is_long_triangle(problem))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: attention_short_sm90 takes up to %d keys of causal queries with 64 columns and "
@@ -110,6 +116,9 @@ static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2, 2}, {4, 1, 2
                                                           {2, 1, 2, 2}, {2, 1, 2, 1}, {1, 1, 2, 2}};
 static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2, 2}, {3, 1, 2, 2}, {3, 1, 1, 2},
                                                           {2, 1, 2, 2}, {2, 1, 1, 2}, {1, 1, 2, 2}};
+
+/* One head for each block of threads, of which the card starts one wherever another ends (short_call.c). */
+static const struct shape shapes_beside[SHAPES] = {{1, 2, 1, 2}};
 
 /* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
  * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
@@ -150,6 +159,35 @@ static bool wants_one_block(const kjit_attention_problem *problem, const struct 
          short_tiles(problem) >= LEAST_TILES * (int64_t)card->multiprocessors;
 }
 
+/* Heads of their own of up to 128 queries take four blocks of threads that have one head each, because the card starts
+ * the next one wherever one ends, so that neighbouring heads are read and written at the same time all along. On an
+ * H100, us, with them and with one block that goes on: 512 x 16 x 128 186 and 187 to 189, under a causal mask 188 and
+ * 189, 250 x 32 x 120 172 and 172, heads first, 313 x 48 x 127 325 and 334. */
+static bool wants_heads_alone(const kjit_attention_problem *problem) {
+  return problem->heads_q == problem->heads_kv && problem->seq_q <= 2 * SHORT_ROWS;
+}
+
+/* Slow memory and heads whose rows are no whole sectors of 32 bytes: what neighbouring heads share is found in L2 where
+ * two blocks at a time have one head each, and whole lines are fetched. On an H100, us, with three consumers and two
+ * tiles each before, and with two consumers and one tile each in blocks that go on: 88 columns, 120 x 32 x 120 131 (183
+ * and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns, heads first, 60 x 64 x 100 126 (131 and 133).
+ * Heads that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys
+ * are fewer bytes on their way. */
+static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card, int64_t head_tiles) {
+  enum { SECTOR_COLUMNS = 16, LEAST = 65, MOST = 128, WIDEST = 128 };
+  if (short_tiles(problem) < PACKED_ROUNDS * (int64_t)card->multiprocessors) return false;
+  return sm90_has_slow_memory(card) && problem->head_dim % SECTOR_COLUMNS != 0 && problem->head_dim_v <= WIDEST &&
+         problem->head_dim > SHORT_BAND_COLUMNS && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
+         problem->seq_q >= LEAST && head_tiles <= FEW_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
+bool short_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
+                        const kjit_attention_short_sm90_config *config) {
+  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  return config->consumers == 1 && config->stages == 1 && config->q_buffers == 2 && config->blocks_per_sm == 2 &&
+         is_read_beside(problem, card, head_tiles);
+}
+
 /* More of what a block reads most of, up to `most`, as far as shared memory goes. */
 static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm90_config *config) {
   while (*more < most) {
@@ -163,7 +201,7 @@ static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm9
 kjit_status short_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                          kjit_attention_short_sm90_config *out, kjit_error *error) {
   const uint32_t sm_count = card->multiprocessors;
-  kjit_status status = check_own(problem, sm_count, error);
+  kjit_status status = check_own(problem, card, error);
   if (status != KJIT_OK) return status;
   kjit_attention_short_sm90_config config = {.dtype = problem->dtype,
                                              .head_dim = (int32_t)problem->head_dim,
@@ -172,7 +210,11 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
   const bool has_many_tiles = head_tiles > FEW_TILES;
-  if (!choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
+  const bool is_beside = is_read_beside(problem, card, head_tiles);
+  const struct shape *const shapes = is_beside        ? shapes_beside
+                                     : has_many_tiles ? shapes_of_many_tiles
+                                                      : shapes_of_many_heads;
+  if (!choose_shape(shapes, &config))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
@@ -180,11 +222,12 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: attention_short_sm90 has room for one tile of Q alone, of many causal ones",
                      (long long)problem->seq_kv);
-  if (wants_one_block(problem, card, &config))
-    config.blocks_per_sm = 1;
-  else if (has_many_tiles)
+  if (wants_one_block(problem, card, &config)) {
+    static const struct shape alone[SHAPES] = {{1, 4, 1, 2}};
+    if (!wants_heads_alone(problem) || !choose_shape(alone, &config)) config.blocks_per_sm = 1;
+  } else if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
-  else
+  else if (!is_beside)
     use_room(&config.stages, MOST_HEADS, &config);
   status = short_check(&config, error);
   if (status == KJIT_OK) *out = config;

@@ -2,6 +2,8 @@
 #ifndef KJIT_ATTENTION_SHORT_SHORT_CHOOSE_H
 #define KJIT_ATTENTION_SHORT_SHORT_CHOOSE_H
 
+#include <stdbool.h>
+
 #include "attention/short/short_config.h"
 #include "attention/sm90/sm90_tiles.h"
 
@@ -12,6 +14,11 @@ int64_t short_tiles(const kjit_attention_problem *problem);
  * family does not compute, or that another family computes faster. */
 kjit_status short_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                          kjit_attention_short_sm90_config *out, kjit_error *error);
+
+/* Does L2 still have, when a neighbouring head's block of threads asks for it, what was fetched beside a row that is no
+ * whole line? */
+bool short_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
+                        const kjit_attention_short_sm90_config *config);
 
 /* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
 kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_error *error);

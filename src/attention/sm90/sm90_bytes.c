@@ -74,13 +74,17 @@ static bool is_bound_by_memory(const kjit_attention_problem *problem, const stru
  * lines and without, two stages: 20 rows of 96 heads over 6,000 keys of 96 columns, steps of 64 keys, 86.7 and 89.5; 32
  * of 120 over 5,000 of 112, 48 keys, 100.8 and 104.1; 60 of 96 over 6,000 of 80, 96 keys, 75.2 and 79.9; 2 of 384 over
  * 3,358 of 96, 64 keys, 176 and 188; 2 of 220 over 3,311 of 176, 32 keys, 189 and 194. With three stages of 128 keys,
- * 16 MB on their way, it is 5 % slower. */
+ * 16 MB on their way, it is 5 % slower.
+ *
+ * So they are for two steps of few keys: 104 columns, 117 x 40 x 75 117 and 124, 120 columns, 80 x 40 x 80 98.0 and
+ * 102.3, 72 columns, 128 x 40 x 110 140 and 153. */
 bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                        const kjit_attention_sm90_config *config) {
   enum { LEAST_BYTES = 32 << 20 }; /* of K and V: 6 MB took 10.9 us with lines and 10.4 without */
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  return sm90_has_slow_memory(card) && tiles.key_bytes >= LEAST_BYTES &&
-         is_bound_by_memory(problem, &tiles, card, config);
+  if (!sm90_has_slow_memory(card) || tiles.key_bytes < LEAST_BYTES) return false;
+  if (sm90_takes_few_keys(problem, card)) return config->consumers == 2 && 2 * config->tile_n >= problem->seq_kv;
+  return is_bound_by_memory(problem, &tiles, card, config);
 }
 
 void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,

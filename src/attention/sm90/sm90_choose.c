@@ -202,18 +202,28 @@ static void consider(const kjit_attention_problem *problem, const struct steps *
   }
 }
 
-/* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
- * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
-static void use_idle(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
-                     kjit_attention_sm90_config *config) {
-  struct choice best = {*config, INT64_MAX};
-  if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
-  const int32_t most = config->consumers;
+/* The same for heads that share keys, which may be spread over more tiles of fewer rows, whose splits are merged at the
+ * same time. */
+static void consider_packed(const kjit_attention_problem *problem, const struct steps *steps,
+                            const struct sm90_card *card, int32_t most, const kjit_attention_sm90_config *config,
+                            struct choice *best) {
   for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
     if (candidate.packed < config->packed && candidate.packed * problem->seq_q < LEAST_ROWS) break;
     candidate.consumers = fill_consumers(problem, &candidate, most);
-    consider(problem, steps, card, candidate, &best);
+    consider(problem, steps, card, candidate, best);
   }
+}
+
+/* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
+ * Without a mask, parts of three consumers may be the best where whole tiles of two were better than whole ones of
+ * three: us on an H100, 260 packed rows of 32 heads over 9,853 keys of 72 columns 138 by two tiles' parts of 128 rows
+ * and 90 by parts of 192, 187 of 36 over 9,274 of 64 columns 78 and 56. Under a mask they are not (28 and 35). */
+static void use_idle(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
+                     bool has_three, kjit_attention_sm90_config *config) {
+  struct choice best = {*config, INT64_MAX};
+  if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
+  consider_packed(problem, steps, card, config->consumers, config, &best);
+  if (has_three && best.config.split && !config->causal) consider_packed(problem, steps, card, 3, config, &best);
   *config = best.config;
 }
 
@@ -380,7 +390,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   const int32_t consumers = best_consumers(problem, steps);
   config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, steps, consumers, card, &config);
-  use_idle(problem, steps, card, &config);
+  use_idle(problem, steps, card, consumers == 3, &config);
   const bool has_short_steps = wants_short_steps(problem, &config);
   if (has_short_steps) config.tile_n = FEW_KEYS;
   choose_tile(&config);

@@ -27,6 +27,9 @@ void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_c
 bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                        const kjit_attention_sm90_config *config);
 
+/* Are these few keys of heads that attention_short_sm90 would compute, and the family's own? */
+bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card);
+
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */

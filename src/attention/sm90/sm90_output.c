@@ -1,5 +1,6 @@
-/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q: those with few key blocks, and
- * those of few keys whose rows are no whole lines.
+/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q: those with few key blocks,
+ * those of few keys whose rows are no whole lines, and with slow memory those of few keys that attention_short_sm90
+ * reads more slowly.
  *
  * O that is stored through Q holds its Q buffer until the tile's end, so that the Q after the next is asked for a step
  * later. With few key blocks a tile that is not in time. O of its own leaves room for two consumers, 128 keys and heads
@@ -55,6 +56,48 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
   return columns < MOST_COLUMNS || problem->seq_kv <= SHORT_KEYS;
 }
 
+/* With slow memory two steps of half the keys each, which have less on their way than attention_short_sm90's whole
+ * heads, and the order of neighbouring tiles, give 1 % more where a launch of heads of 128 columns is nothing but
+ * reading and writing. On an H100, us, here and there: 128 tokens of 256 x 16 heads 183.4 and 186.0 (cuDNN 183.8),
+ * 5,066 queries over 127 keys of 128/32 128.6 and 129.4, 21,970 over 71 of 9 x 4, steps of 48, 153.9 and 155.5. Heads
+ * of 64 columns are as fast there. */
+static bool has_few_keys_of_whole_lines(const kjit_attention_problem *problem) {
+  enum { COLUMNS = 128 };
+  const bool is_even = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) % CONSUMERS == 0;
+  return problem->head_dim == COLUMNS && problem->head_dim_v == COLUMNS &&
+         ((is_even && problem->heads_q == problem->heads_kv) || problem->seq_q >= LONG_QUERIES);
+}
+
+/* Two such steps of rows that are no whole lines, with lines of 128 bytes fetched (sm90_bytes.c), find in L2 what the
+ * heads beside share. On an H100, us, here, by attention_short_sm90 before, and by its best: 96 columns, 944 x 8 x 93
+ * 189, 228 and 207; 80 columns, 200 x 32 x 100 150, 174 and 169; 72 columns, 480 x 32 x 70 258, 319 and 292, 128 x 40 x
+ * 110 140, 190 and 138; 104 columns, 117 x 40 x 75 117, 148 and 127; 120 columns, 80 x 40 x 80 98, 118 and 99. More
+ * keys of wide heads whose rows are no whole sectors are better there: 88 columns, 120 x 32 x 120 150, 183 and 131,
+ * heads first, 98 x 128 x 115 450, 456 and 381. So are heads that share keys: 72 columns, heads first, 375 x 12/6 x 125
+ * 120, 110 and 113. */
+static bool has_few_keys_side_by_side(const kjit_attention_problem *problem) {
+  enum { LEAST_QUERIES = 65, MOST_QUERIES = 128, LEAST_COLUMNS = 72, SECTOR_COLUMNS = 16, FEWER_KEYS = 80 };
+  const bool is_whole = problem->head_dim % SECTOR_COLUMNS == 0;
+  return problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim_v == problem->head_dim &&
+         problem->head_dim >= LEAST_COLUMNS && problem->head_dim <= MOST_COLUMNS &&
+         (is_whole || problem->head_dim <= NARROW_V || problem->seq_kv <= FEWER_KEYS) &&
+         problem->heads_q == problem->heads_kv && problem->seq_q >= LEAST_QUERIES && problem->seq_q <= MOST_QUERIES;
+}
+
+bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card) {
+  enum { LEAST = 65, MOST = 128, ROUNDS = 32 };
+  const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
+  return sm90_has_slow_memory(card) && !(problem->flags & KJIT_ATTENTION_CAUSAL) && problem->seq_kv >= LEAST &&
+         problem->seq_kv <= MOST && groups >= ROUNDS * (int64_t)card->multiprocessors &&
+         (has_few_keys_of_whole_lines(problem) || has_few_keys_side_by_side(problem));
+}
+
+static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is_narrow) {
+  if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
+  return problem->seq_kv <= (is_narrow ? NARROW_KEYS : MOST_KEYS) && problem->head_dim_v <= MOST_V &&
+         problem->seq_q >= LONG_QUERIES;
+}
+
 /* Few keys of heads whose rows are no whole lines: what counts is that neighbouring tiles are read and written at about
  * the same time. On an H200, us, with O in memory of its own and without, 120 columns, 1,539 queries, 41 keys: two
  * consumers and two steps of 32 keys 95 and 136, one of 48 91 and 133, three consumers and one of 64 105 and 125; on an
@@ -64,12 +107,11 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
 static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card,
                              kjit_attention_sm90_config *config) {
   const bool is_narrow = problem->head_dim_v <= NARROW_V;
-  if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
-  if (problem->seq_kv > (is_narrow ? NARROW_KEYS : MOST_KEYS) || problem->head_dim_v > MOST_V) return false;
-  if (problem->seq_q < LONG_QUERIES) return false;
+  const bool has_two_steps = sm90_takes_few_keys(problem, card);
+  if (!has_few_keys_of_parts(problem, is_narrow) && !has_two_steps) return false;
   kjit_attention_sm90_config with = *config;
   with.packed = 1;
-  if (!is_narrow) {
+  if (!is_narrow || has_two_steps) {
     with.consumers = CONSUMERS;
     with.tile_n = (int32_t)integer_max(integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS), LEAST_KEYS);
   }

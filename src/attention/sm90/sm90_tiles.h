@@ -59,6 +59,14 @@ int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                          const struct sm90_card *card);
 
+/* The key blocks of the `number`th query tile of a head, counted from 1, under a causal mask. */
+int64_t sm90_tiles_blocks(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t number);
+
+/* The key blocks of the multiprocessor that ends last, where each takes the next causal tile, the longest ones first;
+ * those of the longest tile where that is not counted. */
+int64_t sm90_tiles_longest(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                           int64_t multiprocessors);
+
 /* The modelled time of a launch with `parts` splits a tile on a card, in nanoseconds: good for comparing only. */
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         const struct sm90_card *card);

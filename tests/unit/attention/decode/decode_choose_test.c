@@ -235,6 +235,42 @@ static void test_decode_choose__runs_that_cross_tiles_share_no_lines(void **stat
   assert_true(decode_shares_lines(&tiles, &config, 200, 264));
 }
 
+/* Runs that end inside of tiles of heads of half a line each would fetch lines twice. */
+static void test_decode_choose__narrow_tiles_stay_whole_with_slow_memory(void **state) {
+  (void)state;
+  const kjit_attention_problem problem = problem_of(17, 12, 12, 8, 13076, 32);
+  kjit_attention_decode_sm90_config config;
+  kjit_error error;
+  assert_int_equal(KJIT_OK, decode_choose(&problem, &h100, &config, &error));
+  assert_int_equal(96, config.tile_n);
+  assert_int_equal(2, config.blocks_per_sm);
+  const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+  assert_int_equal(204, decode_plan_of(&tiles, &config, &h100).runs);
+}
+
+/* Slow memory has enough on its way by tiles that are not cut; by 144 of them with longer steps. */
+static void test_decode_choose__with_slow_memory_tiles_beyond_one_round_stay_whole(void **state) {
+  (void)state;
+  static const struct {
+    int64_t batch, heads, queries, keys, columns;
+    int32_t tile_n, blocks_per_sm;
+  } expected[] = {{7, 24, 4, 9825, 64, 64, 2},   {41, 4, 1, 2814, 64, 64, 2},   {3, 48, 8, 7984, 64, 96, 2},
+                  {17, 12, 8, 5000, 104, 32, 3}, {17, 12, 8, 8000, 72, 32, 3},  {11, 24, 1, 4321, 112, 48, 2},
+                  {6, 28, 1, 6000, 128, 48, 2},  {10, 24, 1, 5000, 128, 48, 2}, {6, 24, 8, 4000, 104, 48, 2}};
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const int64_t heads = expected[i].heads;
+    const kjit_attention_problem problem =
+        problem_of(expected[i].batch, heads, heads, expected[i].queries, expected[i].keys, expected[i].columns);
+    kjit_attention_decode_sm90_config config;
+    kjit_error error;
+    assert_status(KJIT_OK, decode_choose(&problem, &h100, &config, &error), &error);
+    assert_int_equal(expected[i].tile_n, config.tile_n);
+    assert_int_equal(expected[i].blocks_per_sm, config.blocks_per_sm);
+    const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+    assert_int_equal(tiles.count, decode_plan_of(&tiles, &config, &h100).runs);
+  }
+}
+
 static void test_decode_choose__with_slow_memory_many_rows_are_not_its_own(void **state) {
   kjit_attention_decode_sm90_config config;
   kjit_error error = {0};
@@ -295,6 +331,8 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__lines_are_shared_by_runs_that_go_side_by_side),
       cmocka_unit_test(test_decode_choose__runs_that_cross_tiles_share_no_lines),
       cmocka_unit_test(test_decode_choose__with_slow_memory_many_rows_are_not_its_own),
+      cmocka_unit_test(test_decode_choose__narrow_tiles_stay_whole_with_slow_memory),
+      cmocka_unit_test(test_decode_choose__with_slow_memory_tiles_beyond_one_round_stay_whole),
       cmocka_unit_test(test_decode_choose__sixteen_rows_of_many_narrow_heads_are_its_own),
   };
   return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);

@@ -132,6 +132,16 @@ static void test_decode_own__few_keys_of_many_shared_heads_are_its_own(void **st
   expect_rows(others, sizeof others / sizeof *others);
 }
 
+/* By attention_short_sm90 all keys of a head would be on their way at once. */
+static void test_decode_own__few_keys_of_many_heads_are_read_in_steps_with_slow_memory(void **state) {
+  static const struct row rows[] = {{15, 128, 128, 1, 246, 64, true, false},  {100, 32, 32, 1, 100, 64, false, false},
+                                    {42, 128, 128, 4, 128, 104, true, false}, {42, 128, 128, 4, 100, 104, false, false},
+                                    {42, 128, 128, 4, 128, 96, false, false}, {4, 128, 128, 4, 128, 104, false, false},
+                                    {60, 96, 96, 32, 128, 104, false, false}};
+  (void)state;
+  expect_rows(rows, sizeof rows / sizeof *rows);
+}
+
 /* A multiprocessor holds three blocks with steps of 64 keys and four with 48, by which rounds are counted. */
 static void test_decode_own__steps_of_many_tiles_are_by_their_rounds(void **state) {
   static const struct {
@@ -157,6 +167,7 @@ int main(void) {
       cmocka_unit_test(test_decode_own__rows_side_by_side_are_its_own_with_slow_memory),
       cmocka_unit_test(test_decode_own__tiles_side_by_side_share_lines),
       cmocka_unit_test(test_decode_own__few_keys_of_many_shared_heads_are_its_own),
+      cmocka_unit_test(test_decode_own__few_keys_of_many_heads_are_read_in_steps_with_slow_memory),
       cmocka_unit_test(test_decode_own__steps_of_many_tiles_are_by_their_rounds),
   };
   return cmocka_run_group_tests_name("decode_own", tests, NULL, NULL);

@@ -170,17 +170,20 @@ static void test_short_choose__wide_heads_get_no_three_consumers(void **state) {
 }
 
 /* Memory that gives a multiprocessor little wants few bytes on their way, of launches and tiles that it bounds. */
-static void test_short_choose__slow_memory_takes_one_block(void **state) {
+static void test_short_choose__slow_memory_takes_heads_alone_or_one_block(void **state) {
   const struct family_figures figures = {.memory_gb_s = 3352};
   const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
   static const struct {
-    int64_t pairs, seq, head_dim;
+    int64_t pairs, seq_q, seq_kv;
     int32_t blocks_per_sm, stages;
-  } expected[] = {{8192, 128, 64, 1, 2}, {2200, 128, 64, 1, 2}, {2000, 128, 64, 2, 2}, {8192, 96, 64, 2, 3}};
+  } expected[] = {{8192, 128, 128, 4, 1},
+                  {2200, 128, 128, 4, 1},
+                  {2000, 128, 128, 2, 2},
+                  {8192, 96, 96, 2, 3},
+                  {4096, 200, 128, 1, 2}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-    const kjit_attention_problem problem =
-        problem_of(expected[i].pairs, expected[i].seq, expected[i].seq, expected[i].head_dim);
+    const kjit_attention_problem problem = problem_of(expected[i].pairs, expected[i].seq_q, expected[i].seq_kv, 64);
     kjit_attention_short_sm90_config here, there;
     kjit_error error = {0};
     assert_status(KJIT_OK, short_choose(&problem, &h100, &there, &error), &error);
@@ -191,8 +194,49 @@ static void test_short_choose__slow_memory_takes_one_block(void **state) {
   }
 }
 
+/* Rows of heads that lie side by side share sectors of 32 bytes, which L2 keeps where each block has one head. */
+static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures), h200 = usual_card(MULTIPROCESSORS);
+  static const struct {
+    int64_t pairs, seq, head_dim;
+    bool is_beside;
+  } expected[] = {{3840, 120, 88, true},  {3840, 100, 104, true}, {640, 128, 72, true}, {5120, 64, 72, false},
+                  {3840, 160, 88, false}, {640, 110, 96, false},  {320, 80, 104, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem =
+        problem_of(expected[i].pairs, expected[i].seq, expected[i].seq, expected[i].head_dim);
+    kjit_attention_short_sm90_config here, there;
+    kjit_error error = {0};
+    assert_status(KJIT_OK, short_choose(&problem, &h100, &there, &error), &error);
+    assert_status(KJIT_OK, short_choose(&problem, &h200, &here, &error), &error);
+    const bool is_beside =
+        there.consumers == 1 && there.stages == 1 && there.q_buffers == 2 && there.blocks_per_sm == 2;
+    assert_int_equal(expected[i].is_beside, is_beside);
+    assert_int_equal(expected[i].is_beside, short_shares_lines(&problem, &h100, &there));
+    assert_false(short_shares_lines(&problem, &h200, &here));
+    assert_true(here.q_buffers > 1);
+  }
+}
+
+/* Two steps by attention_sm90 have less on their way. */
+static void test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  kjit_attention_short_sm90_config config;
+  kjit_error error = {0};
+  const kjit_attention_problem problem = problem_of(7552, 93, 93, 96);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, short_choose(&problem, &h100, &config, &error));
+  assert_non_null(strstr(error.message, "many tiles of so few keys with 96 columns"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own),
+      cmocka_unit_test(test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side),
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_tiles_are_packed_where_half_are_left),
@@ -204,7 +248,7 @@ int main(void) {
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),
       cmocka_unit_test(test_short_check__a_config_of_too_many_registers_is_refused),
-      cmocka_unit_test(test_short_choose__slow_memory_takes_one_block),
+      cmocka_unit_test(test_short_choose__slow_memory_takes_heads_alone_or_one_block),
   };
   return cmocka_run_group_tests_name("short_choose", tests, NULL, NULL);
 }

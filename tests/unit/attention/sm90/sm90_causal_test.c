@@ -37,6 +37,41 @@ static void test_sm90_choose__chunks_take_the_tiles_of_full_attention(void **sta
   assert_int_equal(sm90_chosen(&problem, 132).consumers, 2);
 }
 
+static kjit_attention_problem chunk(int64_t batch, int64_t heads, int64_t seq_q, int64_t seq_kv) {
+  kjit_attention_problem problem = sm90_problem(seq_kv, 64, KJIT_ATTENTION_CAUSAL);
+  problem.batch = batch;
+  problem.heads_q = problem.heads_kv = heads;
+  problem.seq_q = seq_q;
+  return problem;
+}
+
+/* 150 tiles of 128 rows are two rounds, though the shortest begin last; 120 of 192 rows are one. */
+static void test_sm90_choose__a_few_tiles_beyond_a_round_cost_a_second_one(void **state) {
+  (void)state;
+  kjit_attention_problem problem = chunk(15, 2, 605, 2420);
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 3);
+  problem = chunk(13, 2, 605, 2420); /* 130 tiles */
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 2);
+  problem = chunk(2, 12, 1513, 3027); /* 192 tiles of 192 rows end sooner than 288 of 128 */
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 3);
+  problem = chunk(8, 4, 395, 395); /* 224 of 64 sooner than 128 of 128 */
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 1);
+}
+
+/* Their parts are not as even as they are reckoned; and those that end last have all of the memory. */
+static void test_sm90_choose__causal_tiles_for_half_of_the_card_stay_whole(void **state) {
+  (void)state;
+  kjit_attention_problem problem = chunk(6, 1, 1574, 3148);
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
+  problem = chunk(2, 6, 722, 2890);
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
+  problem = chunk(1, 2, 722, 2890); /* 24 tiles of 64 rows */
+  assert_int_equal(sm90_chosen(&problem, 132).split, 1);
+  problem = chunk(56, 6, 101, 101);
+  problem.head_dim = problem.head_dim_v = 256;
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 2);
+}
+
 /* Steps of 64 keys and three stages begin sooner than steps of 128, and leave less of the last one empty. Where steps
  * of 128 are as full, O's memory of its own gains more. */
 static void test_sm90_choose__few_keys_take_short_steps(void **state) {
@@ -65,6 +100,10 @@ static void test_sm90_choose__wide_heads_are_split_where_that_gains_much(void **
   assert_int_equal(sm90_chosen(&problem, 132).split, 0);
   problem.seq_kv = 10160;
   assert_int_equal(sm90_chosen(&problem, 132).split, 1);
+  problem = sm90_problem(92, 208, 0);
+  problem.batch = problem.heads_q = problem.heads_kv = 12; /* 144 tiles, of which 12 are a second round */
+  problem.seq_kv = 3883;
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
 }
 
 /* Rows of 152 columns lie in two lines of L2 each, so that K and V are better read for 192 rows at a time. */
@@ -79,6 +118,8 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__short_causal_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__short_causal_takes_shorter_steps_at_128),
       cmocka_unit_test(test_sm90_choose__chunks_take_the_tiles_of_full_attention),
+      cmocka_unit_test(test_sm90_choose__a_few_tiles_beyond_a_round_cost_a_second_one),
+      cmocka_unit_test(test_sm90_choose__causal_tiles_for_half_of_the_card_stay_whole),
       cmocka_unit_test(test_sm90_choose__rows_of_parts_of_lines_take_three_consumers),
       cmocka_unit_test(test_sm90_choose__few_keys_take_short_steps),
       cmocka_unit_test(test_sm90_choose__wide_heads_are_split_where_that_gains_much),

@@ -56,6 +56,69 @@ static void test_sm90_keep_output__heads_that_share_keys_are_not_packed(void **s
   assert_int_equal(config.o_chunks, 2);
 }
 
+/* Two steps of 128 columns, with slow memory, in place of attention_short_sm90's whole heads. */
+static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(132, &figures), h200 = usual_card(132);
+  static const struct {
+    int64_t pairs, seq_q, seq_kv, head_dim;
+    bool is_own;
+    int32_t tile_n;
+  } rows[] = {{4096, 128, 128, 128, true, 64}, {36, 21970, 71, 128, true, 48},  {10880, 85, 85, 128, true, 48},
+              {2048, 128, 128, 128, false, 0}, {4096, 130, 128, 128, false, 0}, {8192, 128, 128, 64, false, 0},
+              {4096, 128, 129, 128, false, 0}, {8192, 64, 64, 128, false, 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
+    problem.batch = rows[i].pairs;
+    problem.heads_q = problem.heads_kv = 1;
+    kjit_attention_sm90_config config;
+    kjit_error error = {0};
+    assert_int_equal(sm90_takes_few_keys(&problem, &h100), rows[i].is_own);
+    assert_false(sm90_takes_few_keys(&problem, &h200));
+    if (!rows[i].is_own) continue;
+    assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+    assert_int_equal(config.consumers, 2);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.o_chunks, 2);
+  }
+}
+
+/* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
+static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(132, &figures), h200 = usual_card(132);
+  static const struct {
+    int64_t pairs, group, seq, head_dim;
+    int32_t tile_n; /* 0: not its own */
+  } rows[] = {{7552, 1, 93, 96, 48},  {6400, 1, 100, 80, 64}, {15360, 1, 70, 72, 48},  {5120, 1, 110, 72, 64},
+              {4680, 1, 75, 104, 48}, {3200, 1, 80, 120, 48}, {3840, 1, 120, 88, 0},   {3840, 1, 100, 104, 0},
+              {4680, 1, 64, 96, 0},   {4680, 1, 129, 96, 0},  {2250, 2, 125, 72, 0},   {2000, 1, 93, 96, 0},
+              {7552, 1, 93, 160, 0},  {7552, 1, 93, 40, 0},   {10000, 1, 128, 112, 64}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(rows[i].seq, rows[i].seq, rows[i].head_dim);
+    problem.batch = rows[i].pairs;
+    problem.heads_q = rows[i].group;
+    problem.heads_kv = 1;
+    kjit_attention_sm90_config config;
+    kjit_error error = {0};
+    assert_int_equal(sm90_takes_few_keys(&problem, &h100), rows[i].tile_n > 0);
+    assert_false(sm90_takes_few_keys(&problem, &h200));
+    assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+    assert_int_equal(sm90_shares_lines(&problem, &h100, &config), rows[i].tile_n > 0);
+    assert_false(sm90_shares_lines(&problem, &h200, &config));
+    if (rows[i].tile_n == 0) continue;
+    assert_int_equal(config.consumers, 2);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.stages, 2);
+    assert_int_equal(config.q_buffers, 2);
+    assert_int_equal(config.o_chunks, 2);
+    config.tile_n = 32; /* three or four steps, which were not measured */
+    assert_false(sm90_shares_lines(&problem, &h100, &config));
+  }
+}
+
 /* Its steps are short because of O's memory, which a variant has not. */
 static void test_sm90_suit_variant__few_keys_take_whole_steps(void **state) {
   (void)state;
@@ -75,6 +138,8 @@ int main(void) {
       cmocka_unit_test(test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps),
       cmocka_unit_test(test_sm90_keep_output__other_problems_store_through_q),
       cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
+      cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
+      cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
       cmocka_unit_test(test_sm90_suit_variant__few_keys_take_whole_steps),
   };
   return cmocka_run_group_tests_name("sm90_output", tests, NULL, NULL);

@@ -135,8 +135,40 @@ static void test_sm90_split__a_plan_splits(void **state) {
   assert_int_equal(launched()->splits, 8);
 }
 
+/* 65 rows of four heads that share keys are two tiles of 192, or three of 128; parts of the former are fewer. */
+static void test_sm90_choose__parts_of_three_consumers_are_compared(void **state) {
+  (void)state;
+  kjit_attention_problem problem = sm90_problem(9853, 72, 0);
+  problem.seq_q = 65;
+  problem.batch = 1;
+  problem.heads_q = 128;
+  problem.heads_kv = 32;
+  const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+  assert_int_equal(config.split, 1);
+  assert_int_equal(config.consumers, 3);
+  assert_int_equal(config.packed, 4);
+}
+
+/* Whole tiles that nearly fill the card stay whole, and causal ones have no such parts. */
+static void test_sm90_choose__parts_of_three_consumers_are_of_tiles_that_are_split(void **state) {
+  (void)state;
+  kjit_attention_problem problem = sm90_problem(9899, 64, 0);
+  problem.seq_q = 52;
+  problem.batch = 2;
+  problem.heads_q = 128;
+  problem.heads_kv = 8;
+  assert_int_equal(sm90_chosen(&problem, 132).split, 0);
+  problem = sm90_problem(3481, 64, KJIT_ATTENTION_CAUSAL);
+  problem.seq_q = 435;
+  problem.batch = 3;
+  problem.heads_q = problem.heads_kv = 6;
+  assert_true(sm90_chosen(&problem, 132).consumers < 3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sm90_choose__parts_of_three_consumers_are_compared),
+      cmocka_unit_test(test_sm90_choose__parts_of_three_consumers_are_of_tiles_that_are_split),
       ATTENTION_TEST(test_sm90_split__short_queries_are_packed_and_split),
       ATTENTION_TEST(test_sm90_split__packed_maps_have_five_axes),
       ATTENTION_TEST(test_sm90_split__each_stream_has_memory_of_its_own),

@@ -130,6 +130,26 @@ static void test_sm90_tiles__memory_is_that_of_the_kernel(void **state) {
   assert_int_equal(sm90_tiles_partial_bytes(&tiles, &config, 10), 20 * 8 * (128 + 4) * 4);
 }
 
+static int64_t longest(int64_t batch, int64_t heads, int64_t seq_q, int64_t seq_kv, int32_t consumers) {
+  kjit_attention_problem problem = problem_of(batch, heads, heads, seq_q, seq_kv, 64);
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  kjit_attention_sm90_config config = sm90_base();
+  config.causal = 1;
+  config.consumers = consumers;
+  const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+  return sm90_tiles_longest(&tiles, &config, SM_COUNT);
+}
+
+/* Each multiprocessor takes the next tile when it has done with one. */
+static void test_sm90_tiles__causal_tiles_are_taken_in_turn(void **state) {
+  (void)state;
+  assert_int_equal(19, longest(13, 2, 605, 2420, 2));      /* 130 tiles: the longest */
+  assert_int_equal(16 + 17, longest(15, 2, 605, 2420, 2)); /* 150, of which 18 of 16 come behind 12 of 16 and 6 of 17 */
+  assert_int_equal(4 + 3, longest(33, 4, 256, 512, 2));    /* 264: two each */
+  assert_int_equal(4, longest(33, 2, 256, 512, 2));        /* 132 */
+  assert_int_equal(4, longest(100, 2, 512, 512, 1));       /* 1,600 are more than are counted */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sm90_tiles__rows_are_positions),
@@ -141,6 +161,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_tiles__parts_are_no_more_than_key_blocks),
       cmocka_unit_test(test_sm90_tiles__memory_is_bounded),
       cmocka_unit_test(test_sm90_tiles__memory_is_that_of_the_kernel),
+      cmocka_unit_test(test_sm90_tiles__causal_tiles_are_taken_in_turn),
   };
   return cmocka_run_group_tests_name("sm90_tiles", tests, NULL, NULL);
 }
