@@ -3,13 +3,14 @@
  * 1. Consumers and keys of a step by head size and query length; query heads are packed into one tile's rows (pack_gqa)
  *    where that makes fewer tiles.
  * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are split (split-KV), by the model of sm90_tiles.h.
- * 3. The largest tile that fits registers and shared memory; more stages where there is room.
+ * 3. The largest tile that fits registers and shared memory (sm90_steps.h); more stages where there is room.
  * 4. Where tiles have few key blocks, memory of its own for O beside two Q buffers (sm90_output.c).
  * 5. Steps by the bytes on their way for tiles that read keys alone (sm90_bytes.c).
  *
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
 
+#include "attention/sm90/sm90_steps.h"
 #include "attention/sm90/sm90_tiles.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -17,48 +18,15 @@
 enum {
   MAX_HEAD = 256,
   MAX_PACKED = 64,
-  KEY_STEP = 16,
   MAX_STAGES = 4,
-  RESCALE_SLACK = 15, /* rescale threshold, log2: as high as fp16 allows, so that O is rescaled most rarely */
-  /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
-   */
-  FEW_KEYS = 64,
-  MOST_V_OF_THREE = 128,   /* columns of V in parts of three consumers */
-  MOST_V_OF_VARIANT = 160, /* and of a variant, which takes registers too, in whole tiles */
-  NARROW_HEAD = 96,        /* columns up to which three consumers are tried for causal queries of any length */
-  NARROW_STEP = 64,        /* and those up to which short steps cost more than they spare */
-  SHORT_KEYS = 256,        /* up to so many are best read in short steps, because all of them wait for the first one */
-  SHORT_QUERIES = 512,     /* with so few tiles that those of the end and the diagonal count */
-  LONG_LISTS = 16384,      /* keys from which on lists of heads of 64 columns take three consumers */
-  LEAST_ROWS = 8,          /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  RESCALE_SLACK = 15,    /* rescale threshold, log2: as high as fp16 allows, so that O is rescaled most rarely */
+  MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
+  NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
+  SHORT_KEYS = 256,      /* up to so many are best read in short steps, because all of them wait for the first one */
+  SHORT_QUERIES = 512,   /* with so few tiles that those of the end and the diagonal count */
+  LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
-
-/* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
- * consumers and with three, and the query length from which on three consumers are better. Three consumers' tiles of
- * 192 rows read keys a third less often, but more of a causal tile lies beyond the diagonal, which costs short problems
- * more. */
-struct steps {
-  int32_t tile_n, tile_n_of_three, rows_of_three;
-};
-struct head_class {
-  int32_t columns;
-  struct steps of[2]; /* full, causal */
-};
-enum { NEVER = INT32_MAX };
-/* clang-format off */
-static const struct head_class classes[] = {
-    { 24, {{128, 112,    0}, {128, 112,  2048}}}, /* 128 with three spills */
-    { 64, {{128, 128,    0}, {128, 128,  2048}}},
-    { 72, {{128, 128,    0}, {128, 128,  2048}}},
-    { 80, {{112, 112,    0}, {112,  96,  2048}}},
-    { 96, {{112, 112,    0}, {160,  96,  2048}}},
-    {112, {{128,  96, 2048}, {128,  96,  4096}}},
-    {128, {{128,  80, 2048}, {128,  80,  8192}}},
-    {160, {{ 96,  64,    0}, { 80,  64, NEVER}}},
-    {168, {{ 64,  64,    0}, { 64,   0, NEVER}}}, /* 176 columns of three spill */
-    {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
-};
-/* clang-format on */
 
 /* Causal queries that see seven eighths of the keys or more in the mean are as good as full: a chunk of a prefill. */
 enum { KEYS_OF_A_CHUNK = 4 };
@@ -67,25 +35,14 @@ static bool is_triangle(const kjit_attention_problem *problem) {
   return problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_kv < KEYS_OF_A_CHUNK * problem->seq_q;
 }
 
-static const struct steps *find_steps(int64_t head_dim_v, bool triangle) {
-  size_t i = 0;
-  while (head_dim_v > classes[i].columns)
-    i++;
-  return &classes[i].of[triangle];
-}
-
 static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   return sm90_tiles_of(problem, config).count;
 }
 
-static int32_t best_consumers(const kjit_attention_problem *problem, const struct steps *steps) {
-  return problem->seq_q >= steps->rows_of_three ? 3 : 2;
-}
-
 /* Short queries may take three consumers all the same, by how their tiles end where the sequence does or on the
  * triangle of a causal mask. */
-static bool may_take_three(const kjit_attention_problem *problem, const struct steps *steps) {
-  if (steps->tile_n_of_three == 0 || problem->seq_kv <= FEW_KEYS) return false;
+static bool may_take_three(const kjit_attention_problem *problem, const struct sm90_steps *steps) {
+  if (steps->tile_n_of_three == 0 || problem->seq_kv <= SM90_FEW_KEYS) return false;
   if (is_triangle(problem) && problem->head_dim_v <= NARROW_HEAD) return problem->seq_q <= steps->rows_of_three;
   return problem->seq_q <= SHORT_QUERIES && problem->seq_kv < KEYS_OF_A_CHUNK * problem->seq_q;
 }
@@ -97,24 +54,13 @@ static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_
   return (int32_t)integer_min(needed, most);
 }
 
-static int32_t shorten(int32_t tile_n, int64_t seq_kv) {
-  return seq_kv <= FEW_KEYS && tile_n > FEW_KEYS ? FEW_KEYS : tile_n;
-}
-
-/* Set the number of consumers, and the keys of a step that belong to it. */
-static void set_consumers(kjit_attention_sm90_config *config, const struct steps *steps, int64_t seq_kv,
-                          int32_t consumers) {
-  config->consumers = consumers;
-  config->tile_n = shorten(consumers == 3 ? steps->tile_n_of_three : steps->tile_n, seq_kv);
-}
-
 /* Choose how many query heads that share a key head are packed into one tile (pack_gqa): more than one where that makes
  * at least a tenth fewer tiles, because short queries leave rows unused. Among equals the largest number is taken, so
  * that queries of all short lengths share a kernel. */
 static int32_t choose_packed(const kjit_attention_problem *problem, int32_t consumers) {
   const int64_t group = problem->heads_q / problem->heads_kv;
   if (group == 1 || problem->seq_q > 10 * SM90_GROUP_ROWS * consumers) return 1;
-  kjit_attention_sm90_config config = {.consumers = consumers, .tile_n = FEW_KEYS, .packed = 1};
+  kjit_attention_sm90_config config = {.consumers = consumers, .tile_n = SM90_FEW_KEYS, .packed = 1};
   int64_t fewest = count_tiles(problem, &config);
   const int64_t unpacked = fewest;
   int32_t best = 1;
@@ -157,28 +103,28 @@ static int64_t margin_of(const kjit_attention_problem *problem) {
  * 199 queries and keys of 31 x 96 heads of 128 columns take 220 us on an H100, and 243 with steps of 128; 248 of 112 x
  * 8 87 and 90; 119 of 115 x 64/32 253 and 269; 128 of 512 x 16 of 64 columns 213 and 226. */
 static bool wants_short_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
-  return config->consumers == 2 && config->packed == 1 && !config->split && config->tile_n > FEW_KEYS &&
+  return config->consumers == 2 && config->packed == 1 && !config->split && config->tile_n > SM90_FEW_KEYS &&
          problem->seq_kv <= SHORT_KEYS && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
 
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
  * less. On the triangle of a causal mask shorter steps leave fewer scores beyond it, which is much of short queries. */
-static void choose_consumers(const kjit_attention_problem *problem, const struct steps *steps, int32_t best,
+static void choose_consumers(const kjit_attention_problem *problem, const struct sm90_steps *steps, int32_t best,
                              const struct sm90_card *card, kjit_attention_sm90_config *config) {
   const bool may_have_three = best == 3 || may_take_three(problem, steps);
-  set_consumers(config, steps, problem->seq_kv, fill_consumers(problem, config, may_have_three ? 3 : 2));
+  sm90_set_consumers(config, steps, problem->seq_kv, fill_consumers(problem, config, may_have_three ? 3 : 2));
   const bool has_three = config->consumers == 3;
   if (config->consumers < 2) return;
-  set_consumers(config, steps, problem->seq_kv, 2);
-  if (wants_short_steps(problem, config)) config->tile_n = FEW_KEYS;
+  sm90_set_consumers(config, steps, problem->seq_kv, 2);
+  if (wants_short_steps(problem, config)) config->tile_n = SM90_FEW_KEYS;
   const int64_t margin = best == 3 ? 0 : margin_of(problem);
   const int32_t three = steps->tile_n_of_three;
-  if (has_three) consider_whole(problem, card, 3, shorten(three, problem->seq_kv), margin, config);
-  if (problem->seq_q > SHORT_QUERIES || problem->seq_kv <= FEW_KEYS) return;
+  if (has_three) consider_whole(problem, card, 3, sm90_shorten(three, problem->seq_kv), margin, config);
+  if (problem->seq_q > SHORT_QUERIES || problem->seq_kv <= SM90_FEW_KEYS) return;
   if (!is_triangle(problem) && best == 3) return;
   if (problem->head_dim_v > NARROW_STEP && is_triangle(problem))
-    consider_whole(problem, card, 2, FEW_KEYS, margin, config);
-  for (int32_t keys = has_three ? three : 0; keys >= FEW_KEYS; keys -= KEY_STEP)
+    consider_whole(problem, card, 2, SM90_FEW_KEYS, margin, config);
+  for (int32_t keys = has_three ? three : 0; keys >= SM90_FEW_KEYS; keys -= SM90_KEY_STEP)
     consider_whole(problem, card, 3, keys, margin, config);
 }
 
@@ -188,10 +134,10 @@ struct choice {
 };
 
 /* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
-static void consider(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
-                     kjit_attention_sm90_config candidate, struct choice *best) {
+static void consider(const kjit_attention_problem *problem, const struct sm90_steps *steps,
+                     const struct sm90_card *card, kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
-    set_consumers(&candidate, steps, problem->seq_kv, consumers);
+    sm90_set_consumers(&candidate, steps, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
     const int64_t parts = sm90_tiles_parts(&tiles, &candidate, card);
     if (parts > 1 && consumers == 3 && problem->head_dim_v > MOST_V_OF_THREE) continue; /* a part takes registers too */
@@ -204,7 +150,7 @@ static void consider(const kjit_attention_problem *problem, const struct steps *
 
 /* The same for heads that share keys, which may be spread over more tiles of fewer rows, whose splits are merged at the
  * same time. */
-static void consider_packed(const kjit_attention_problem *problem, const struct steps *steps,
+static void consider_packed(const kjit_attention_problem *problem, const struct sm90_steps *steps,
                             const struct sm90_card *card, int32_t most, const kjit_attention_sm90_config *config,
                             struct choice *best) {
   for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
@@ -218,43 +164,13 @@ static void consider_packed(const kjit_attention_problem *problem, const struct 
  * Without a mask, parts of three consumers may be the best where whole tiles of two were better than whole ones of
  * three: us on an H100, 260 packed rows of 32 heads over 9,853 keys of 72 columns 138 by two tiles' parts of 128 rows
  * and 90 by parts of 192, 187 of 36 over 9,274 of 64 columns 78 and 56. Under a mask they are not (28 and 35). */
-static void use_idle(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
-                     bool has_three, kjit_attention_sm90_config *config) {
+static void use_idle(const kjit_attention_problem *problem, const struct sm90_steps *steps,
+                     const struct sm90_card *card, bool has_three, kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
   if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
   consider_packed(problem, steps, card, config->consumers, config, &best);
   if (has_three && best.config.split && !config->causal) consider_packed(problem, steps, card, 3, config, &best);
   *config = best.config;
-}
-
-/* Take the largest tile, up to the given one, that leaves room for `q_buffers` Q buffers. With two, O is stored through
- * them, until step 4. */
-static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t q_buffers) {
-  config->q_buffers = q_buffers;
-  if (q_buffers == 2) config->o_chunks = 0;
-  config->tile_n = tile_n;
-  while (config->tile_n > KEY_STEP && !sm90_fits(config))
-    config->tile_n -= KEY_STEP;
-}
-
-/* Take the largest tile with one Q buffer, and give O what is left of shared memory, up to all of O. */
-static bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
-  fit_tile(config, tile_n, 1);
-  config->o_chunks = sm90_chunks(config->head_dim_v);
-  while (config->o_chunks > 0 && !sm90_fits(config))
-    config->o_chunks--;
-  return config->o_chunks > 0;
-}
-
-/* Step 3. The end of a tile overlaps with the start of the next when there are two Q buffers, which are taken if they
- * cost no keys, or memory for O, which is taken if it costs at most one step of keys. A block of a split launch has one
- * split, or few long ones, so nothing would overlap. */
-static void choose_tile(kjit_attention_sm90_config *config) {
-  const int32_t wanted = config->tile_n;
-  fit_tile(config, wanted, config->split ? 1 : 2);
-  if (config->split || config->tile_n == wanted) return;
-  if (fit_beside_output(config, wanted) || fit_beside_output(config, config->tile_n - KEY_STEP)) return;
-  fit_tile(config, wanted, 1);
 }
 
 /* Use the room that one consumer, or one Q buffer, leaves for more stages of K and V, because problems with few query
@@ -278,94 +194,6 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
   if (sm90_fits(&more)) *config = more;
 }
 
-/* Boxes of terms need no padding, so that a second tile of Q may have room beside them up to 128 columns: then it takes
- * that of O's own. A step has whole boxes, of which two are best where they fit, whatever step suits dense attention of
- * so many columns. */
-static void use_boxes(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
-  enum { MOST_BOXES = 2 };
-  kjit_attention_sm90_config boxed = *config;
-  boxed.q_buffers = problem->head_dim_v <= 128 ? 2 : 1;
-  boxed.o_chunks = 0;
-  for (int32_t boxes = problem->seq_kv <= FEW_KEYS ? 1 : MOST_BOXES; boxes > 0; boxes--) {
-    boxed.tile_n = boxes * SM90_CHUNK_COLUMNS;
-    if (!sm90_fits(&boxed) || sm90_term_slots(&boxed) == 0) continue;
-    *config = boxed;
-    return;
-  }
-}
-
-/* A tensor's terms that are staged in shared memory by the consumers' own copies take the room of a second tile of Q
- * beyond 64 columns, and that of O's own beyond 128. Terms in registers leave fewer for a step's scores: heads of up to
- * 64 columns then take three consumers and 80 keys, up to 128 two and 112. */
-static void suit_tensor(const kjit_attention_problem *problem, const struct steps *steps,
-                        const struct sm90_variant_needs *needs, kjit_attention_sm90_config *config) {
-  enum { KEYS_OF_THREE = 80, KEYS_OF_TWO = 112 };
-  const bool is_small = problem->head_dim_v <= 64;
-  if (needs->is_staged) {
-    set_consumers(config, steps, problem->seq_kv, (int32_t)integer_min(config->consumers, 2));
-    config->stages = 2;
-    config->q_buffers = is_small ? 2 : 1;
-    config->o_chunks = !is_small && problem->head_dim_v <= 128 ? 1 : 0;
-    while (config->tile_n > KEY_STEP && !(sm90_fits(config) && sm90_stages_terms(config)))
-      config->tile_n -= KEY_STEP;
-    if (needs->is_boxed) use_boxes(problem, config);
-    return;
-  }
-  if (problem->head_dim_v > 128) return;
-  config->consumers = is_small ? config->consumers : (int32_t)integer_min(config->consumers, 2);
-  fit_tile(config, (int32_t)integer_min(config->tile_n, config->consumers == 3 ? KEYS_OF_THREE : KEYS_OF_TWO),
-           config->q_buffers);
-}
-
-/* Elements that are loaded one by one, for each pair, take registers for addresses besides: three consumers and 128
- * keys spill 2,300 bytes of heads of 64 columns with one element a pair, 6,800 with two (docs/lab-notes/variants.md).
- * Above 128 columns a step has few keys anyhow. */
-static void suit_gathered(const kjit_attention_problem *problem, const struct steps *steps, int gathered,
-                          kjit_attention_sm90_config *config) {
-  enum { KEYS_OF_ONE = 112, KEYS_OF_MANY = 80 };
-  if (problem->head_dim_v > 128) return;
-  if (config->consumers > 2) {
-    set_consumers(config, steps, problem->seq_kv, 2);
-    choose_tile(config);
-  }
-  if (gathered > 1)
-    fit_tile(config, (int32_t)integer_min(config->tile_n, KEYS_OF_MANY), config->q_buffers);
-  else if (problem->head_dim_v <= 64)
-    fit_tile(config, (int32_t)integer_min(config->tile_n, KEYS_OF_ONE), config->q_buffers);
-}
-
-/* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
- * function that takes the exponent unit twice, because then products and exponents of three alternate. Of lists that
- * follow from a mask alone three read fewer keys a query up to 64 columns, which pays where tiles are long; a caller's
- * blocks of 128 queries are visited by whole tiles of two. Splits and packed heads stay as they are. */
-void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
-                       kjit_attention_sm90_config *config) {
-  const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
-  const bool has_three =
-      find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
-  const bool has_two_steps = config->o_chunks > 0 && config->tile_n < FEW_KEYS; /* sm90_output.c: because of its O */
-  if (config->q_buffers == 2) config->o_chunks = 0; /* windows of 64 columns lost 4 % by it, documents gained 5 */
-  if (config->q_buffers == 2 && has_two_steps) {
-    set_consumers(config, steps, problem->seq_kv, best_consumers(problem, steps));
-    choose_tile(config);
-  }
-  if (config->split || config->packed > 1) return;
-  int32_t consumers = config->consumers;
-  const bool has_long_lists = problem->head_dim_v <= 64 && problem->seq_kv >= LONG_LISTS;
-  const bool is_narrow = needs->is_narrow || (needs->is_listed && !has_long_lists);
-  if (is_narrow || problem->head_dim_v > MOST_V_OF_VARIANT)
-    consumers = (int32_t)integer_min(consumers, 2);
-  else if (needs->is_curved && consumers == 2 && has_three)
-    consumers = 3;
-  if (consumers != config->consumers) {
-    set_consumers(config, steps, problem->seq_kv, consumers);
-    choose_tile(config);
-  }
-  if (needs->is_tiled) suit_tensor(problem, steps, needs, config);
-  if (needs->gathered) suit_gathered(problem, steps, needs->gathered, config);
-  *config = sm90_canonical(config);
-}
-
 static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
   if (columns % 8 == 0 && columns <= MAX_HEAD) return KJIT_OK;
   return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_sm90 takes multiples of 8 up to 256", name,
@@ -378,7 +206,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status == KJIT_OK) status = sm90_check_problem(problem, error);
   if (status != KJIT_OK) return status;
-  const struct steps *steps = find_steps(problem->head_dim_v, is_triangle(problem));
+  const struct sm90_steps *steps = sm90_steps_of(problem->head_dim_v, is_triangle(problem));
   kjit_attention_sm90_config config = {.dtype = problem->dtype,
                                        .head_dim = (int32_t)problem->head_dim,
                                        .head_dim_v = (int32_t)problem->head_dim_v,
@@ -387,15 +215,15 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  const int32_t consumers = best_consumers(problem, steps);
+  const int32_t consumers = sm90_best_consumers(problem, steps);
   config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, steps, consumers, card, &config);
   use_idle(problem, steps, card, consumers == 3, &config);
   const bool has_short_steps = wants_short_steps(problem, &config);
-  if (has_short_steps) config.tile_n = FEW_KEYS;
-  choose_tile(&config);
+  if (has_short_steps) config.tile_n = SM90_FEW_KEYS;
+  sm90_choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
-  const bool is_masked = config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem);
+  const bool is_masked = config.consumers == 2 && config.tile_n == SM90_FEW_KEYS && is_triangle(problem);
   if (is_masked || has_short_steps) add_third_stage(&config);
   sm90_keep_output(problem, card, is_triangle(problem), &config);
   sm90_limit_bytes(problem, card, &config);
