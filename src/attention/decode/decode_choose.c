@@ -70,14 +70,14 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
   const bool fills_two = places / integer_max(tiles, 1) * tiles * 10 >= places * 9;
+  const bool wants_three =
+      has_rounds ? tiles <= 3 * all && tiles * 5 >= 3 * all * 4 : !fills_two && tiles > all && flying > FLYING;
   config->stages = 2;
   config->tile_n = is_narrow ? NARROW_STEP : STEP;
   config->blocks_per_sm = is_narrow && !fills_two ? 3 : 2;
   if (is_usual && all / integer_max(tiles, 1) * tiles * 10 >= all * 7)
     set_blocks(config, ALONE_STEP, 1);
-  else if (is_usual && has_rounds && tiles <= 3 * all && tiles * 5 >= 3 * all * 4)
-    set_blocks(config, SHORT_STEP, 3);
-  else if (is_usual && !has_rounds && !fills_two && tiles > all && flying > FLYING)
+  else if (is_usual && wants_three)
     set_blocks(config, SHORT_STEP, 3);
   else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
     set_blocks(config, LONG_STEP, 1);

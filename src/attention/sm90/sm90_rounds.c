@@ -39,7 +39,8 @@ int64_t sm90_tiles_longest(const struct sm90_tiles *tiles, const kjit_attention_
                            int64_t multiprocessors) {
   const int64_t heads = tiles->count / tiles->query_tiles;
   int64_t done[MOST_MULTIPROCESSORS], longest = 0;
-  if (multiprocessors > MOST_MULTIPROCESSORS || tiles->count <= multiprocessors) return tiles->key_blocks;
+  if (multiprocessors < 1 || multiprocessors > MOST_MULTIPROCESSORS || tiles->count <= multiprocessors)
+    return tiles->key_blocks;
   if (tiles->count * config->consumers > MOST_ROUNDS * multiprocessors) return tiles->key_blocks;
   for (int64_t i = 0; i < multiprocessors; i++)
     done[multiprocessors - 1 - i] = sm90_tiles_blocks(tiles, config, tiles->query_tiles - i / heads);
