@@ -178,6 +178,7 @@ static inline kjit_serving_model kjit_serving_model_default(void) {
  * @param[out] count    how many there are; 0 on failure
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_UNSUPPORTED  as of kjit_attention_serving()
+ * @retval KJIT_ERR_INTERNAL                           the model needs more than KJIT_SERVING_KERNELS_MAX kernels
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, const char *arch,

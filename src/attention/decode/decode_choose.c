@@ -60,18 +60,18 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
-  enum { STEP_ROWS = 2 * STEP * 2, LINE_BYTES = 128, ELEMENT_BYTES = 2, FLYING = 9000000 }; /* K and V, two stages */
+  enum { STEP_ROWS = 2 * STEP * 2, MOST_BYTES_UNDER_WAY = 9000000 }; /* rows of K and V, two stages */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
-  const int64_t flying = tiles * STEP_ROWS * integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES);
+  const int64_t under_way = tiles * STEP_ROWS * decode_line_bytes(columns);
   if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns > WIDEST) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
   const bool fills_two = places / integer_max(tiles, 1) * tiles * 10 >= places * 9;
-  const bool wants_three =
-      has_rounds ? tiles <= 3 * all && tiles * 5 >= 3 * all * 4 : !fills_two && tiles > all && flying > FLYING;
+  const bool wants_three = has_rounds ? tiles <= 3 * all && tiles * 5 >= 3 * all * 4
+                                      : !fills_two && tiles > all && under_way > MOST_BYTES_UNDER_WAY;
   config->stages = 2;
   config->tile_n = is_narrow ? NARROW_STEP : STEP;
   config->blocks_per_sm = is_narrow && !fills_two ? 3 : 2;
@@ -93,16 +93,16 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
  * and 141 with 48. */
 static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                                 const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEPS = 3, STAGES = 2, LINE_BYTES = 128, ELEMENT_BYTES = 2, FLYING = 10000000 };
+  enum { STEPS = 3, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
   static const int32_t steps[STEPS] = {64, 48, 32};
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
-  const int64_t row_bytes = integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES) * 2;
+  const int64_t row_bytes = 2 * decode_line_bytes(columns);
   if (!decode_has_slow_memory(card) || rows <= DECODE_WARP_ROWS || tiles <= all || tiles > 2 * all) return false;
   if (!decode_is_odd(columns) || columns < DECODE_BAND_COLUMNS || columns > DECODE_REGISTER_HEAD_DIM) return false;
   config->stages = STAGES;
   for (size_t i = 0; i < STEPS; i++) {
     set_blocks(config, steps[i], 2);
-    if (steps[i] * STAGES * row_bytes * tiles <= FLYING && decode_fits(config)) return true;
+    if (steps[i] * STAGES * row_bytes * tiles <= MOST_BYTES_UNDER_WAY && decode_fits(config)) return true;
   }
   return decode_fits(config);
 }
@@ -156,14 +156,16 @@ static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows,
  *
  * More tiles of 128 columns than multiprocessors, all of them at once, take steps of 48 keys: 168 over 6,000 keys 183,
  * with 64 199, three stages of 64 206, three blocks and 32 keys 187; 240 over 5,000, heads first, 219.9, 219.9, 223.1
- * and 219.6.
+ * and 219.6. More tiles of 64 columns than multiprocessors, of which two steps of 64 keys would be less than 5 MB, take
+ * steps of 96, because they stay whole then (decode_runs.c).
  *
  * Short launches wait for each step, so they take long steps: 14 tiles over 1,962 keys 13.0, and 14.6 with short ones;
  * 24 over 11,181 40.3 and 41.1. docs/lab-notes/races.md. */
 static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEP = 64, LONG_STEP = 96, SHORT_STEP = 48, STEP_BYTES = 2 * STEP * 2 * 2 };
-  enum { LEAST_OF_PARTS = 96 << 20, FLYING = 5000000 };
+  enum { STEP = 64, LONG_STEP = 96, SHORT_STEP = 48 };
+  enum { STEP_BYTES = 2 * STEP * 2 * 2 }; /* of a column: K and V, two stages, two bytes */
+  enum { LEAST_OF_PARTS = 96 << 20 };
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const int64_t bytes = decode_key_bytes(problem);
   const bool is_narrow = columns == DECODE_BAND_COLUMNS, is_whole = tiles >= all;
@@ -179,7 +181,7 @@ static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows
   else if (!is_narrow && is_whole)
     set_blocks(config, SHORT_STEP, 2);
   else
-    set_blocks(config, tiles > all && tiles * columns * STEP_BYTES < FLYING ? LONG_STEP : STEP, 2);
+    set_blocks(config, tiles > all && tiles * columns * STEP_BYTES < DECODE_WHOLE_BYTES ? LONG_STEP : STEP, 2);
   return decode_fits(config);
 }
 

@@ -4,8 +4,8 @@
  * 1. Blocks of threads share the memory, so a round of few of them is no slower than they can use it, and a run that is
  *    a whole tile, or a whole part of one, costs nothing but waiting: parts of tiles, and tiles of keys, by that.
  * 2. Multiprocessors that read one tile more than others are still reading when these are done, and cannot read as fast
- *    as the memory gives: then the tiles are cut into more parts, unless memory is slow. docs/attention.md has the
- *    measurements.
+ *    as the memory gives: then the tiles are cut into more parts, but for those that stay_whole(). The measurements are
+ *    in docs/attention.md.
  *
  * Threads: pure functions. */
 #include "attention/decode/decode_runs.h"
@@ -127,26 +127,31 @@ static void even_out(const struct launch *launch, struct decode_plan *plan) {
   }
 }
 
-static int64_t row_lines(int32_t columns) {
+int64_t decode_line_bytes(int64_t columns) {
   enum { LINE_BYTES = 128 };
-  const int64_t bytes = (int64_t)columns * ELEMENT_BYTES;
-  return columns > DECODE_BAND_COLUMNS ? integer_round_up(bytes, LINE_BYTES) : bytes;
+  return integer_round_up(columns * ELEMENT_BYTES, LINE_BYTES);
 }
 
-/* Slow memory gives all it can to a few MB on their way, however they are spread over the multiprocessors: so more
- * tiles than multiprocessors that the card runs at the same time stay whole. On an H100, us, whole, in two and in three
- * parts each, and in equal runs that end inside of tiles: 168 tiles over 9,825 keys of 64 columns 157, 166, 179 and
- * 168, 192 over 6,030 112, 119, 142 and 124, 144 over 4,000 of 104 columns 113, 135, 145 and 146, 224 of 32 rows over
- * 3,000 of 128 columns 72, 91, 97 and 135. With 4.1 MB on their way 168 tiles of 64 columns took 167 whole and 157 in
- * two. Of 176 columns it does not matter: 220 tiles over 3,311 keys 221, 220 and 212. Heads of more than 64 columns
- * have all lines on their way that their rows touch: 204 tiles over 8,000 keys of 72 columns, 32 keys a step, 204. */
+/* Bytes that a row puts on their way: whole lines, but of heads of up to 64 columns, of which a line has the heads
+ * beside. */
+static int64_t row_bytes_of(int32_t columns) {
+  return columns > DECODE_BAND_COLUMNS ? decode_line_bytes(columns) : (int64_t)columns * ELEMENT_BYTES;
+}
+
+/* Slow memory gives all it can to a few MB on their way, however they are spread over the multiprocessors. So tiles
+ * stay whole where there are more of them than multiprocessors and the card runs all at the same time. On an H100, us,
+ * whole, in two and in three parts each, and in equal runs that end inside of tiles: 168 tiles over 9,825 keys of 64
+ * columns 157, 166, 179 and 168, 192 over 6,030 112, 119, 142 and 124, 144 over 4,000 of 104 columns 113, 135, 145 and
+ * 146, 224 of 32 rows over 3,000 of 128 columns 72, 91, 97 and 135. With 4.1 MB on their way 168 tiles of 64 columns
+ * took 167 whole and 157 in two. Of 176 columns it does not matter: 220 tiles over 3,311 keys 221, 220 and 212. Heads
+ * of more than 64 columns have all lines on their way that their rows touch: 204 tiles over 8,000 keys of 72 columns,
+ * 32 keys a step, 204. */
 static bool stay_whole(const struct launch *launch, const kjit_attention_decode_sm90_config *config) {
-  enum { LEAST_FLYING = 5000000 };
   const int64_t count = launch->tiles->count;
-  const int64_t row_bytes = row_lines(config->head_dim) + row_lines(config->head_dim_v);
+  const int64_t row_bytes = row_bytes_of(config->head_dim) + row_bytes_of(config->head_dim_v);
   return decode_has_slow_memory(launch->card) && config->head_dim_v <= 2 * DECODE_BAND_COLUMNS &&
          count > launch->card->multiprocessors && count <= launch->resident &&
-         count * config->tile_n * row_bytes * launch->stages >= LEAST_FLYING;
+         count * config->tile_n * row_bytes * launch->stages >= DECODE_WHOLE_BYTES;
 }
 
 struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,

@@ -40,6 +40,12 @@ struct decode_plan {
 struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                                   const struct decode_card *card);
 
+/* Bytes on their way from which on tiles that run at the same time stay whole, with slow memory. */
+enum { DECODE_WHOLE_BYTES = 5000000 };
+
+/* Bytes of a row of K or V in whole lines of L2. */
+int64_t decode_line_bytes(int64_t columns);
+
 /* Does L2 still have, when the next head's block of threads asks for it, what was fetched beside a row that is no whole
  * line? */
 bool decode_shares_lines(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,

@@ -3,7 +3,6 @@
  * the append pass.
  *
  * Threads: pure; any. */
-#include <assert.h>
 #include <string.h>
 
 #include <kjit/attention_serving.h>
@@ -56,7 +55,8 @@ static kjit_status add_kernel(const struct serving_problem *problem, kjit_servin
   memcpy(config.values, choice.values, config.family->table.config_bytes);
   for (size_t i = 0; i < *count; i++)
     if (kjit_config_compare(&configs[i], &config) == 0) return KJIT_OK;
-  assert(*count < KJIT_SERVING_KERNELS_MAX); /* serving_arguments_test.c has models of all kinds */
+  if (*count == KJIT_SERVING_KERNELS_MAX) /* serving_arguments_test.c holds models of all kinds to it */
+    return error_set(error, KJIT_ERR_INTERNAL, "a model needs more than %d kernels", KJIT_SERVING_KERNELS_MAX);
   configs[(*count)++] = config;
   return KJIT_OK;
 }

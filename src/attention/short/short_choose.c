@@ -52,13 +52,18 @@ static bool wants_packing(const kjit_attention_problem *problem, uint32_t sm_cou
   return has_many ? 2 * packed <= whole : 3 * packed <= 2 * whole;
 }
 
+/* Tiles of a key head. */
+static int64_t head_tiles_of(const kjit_attention_problem *problem) {
+  return integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+}
+
 /* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
  * tiles of 128 or 192 queries, neighbouring ones at the same time, take fewer of them (sm90_output.c): here and there,
  * us, on an H200: 120 columns, 1,539 queries, 41 keys 150 and 95 (on an H100 192 and 113); 176 columns, 1,884 queries,
  * 35 keys 96 and 81; 160 columns, 17,013 queries, 94 keys 183 and 166. With more keys it is the other way round: 72
  * columns, 185 keys 184 and 196; 112 columns, 171 keys 171 and 214. */
 static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem, uint32_t sm_count) {
-  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  const int64_t head_tiles = head_tiles_of(problem);
   if (problem->head_dim % SHORT_BAND_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
   if (problem->head_dim_v <= NARROW_V) return problem->seq_kv <= LEAST_KEYS && head_tiles > MANY_TILES;
   return problem->head_dim_v <= MOST_V && problem->seq_kv <= WIDE_LEAST && problem->seq_q >= LONG_QUERIES &&
@@ -119,6 +124,7 @@ static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2
 
 /* One head for each block of threads, of which the card starts one wherever another ends (short_call.c). */
 static const struct shape shapes_beside[SHAPES] = {{1, 2, 1, 2}};
+static const struct shape shapes_alone[SHAPES] = {{1, 4, 1, 2}};
 
 /* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
  * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
@@ -173,19 +179,19 @@ static bool wants_heads_alone(const kjit_attention_problem *problem) {
  * and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns, heads first, 60 x 64 x 100 126 (131 and 133).
  * Heads that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys
  * are fewer bytes on their way. */
-static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card, int64_t head_tiles) {
+static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card) {
   enum { SECTOR_COLUMNS = 16, LEAST = 65, MOST = 128, WIDEST = 128 };
+  const int64_t columns = integer_max(problem->head_dim, problem->head_dim_v);
   if (short_tiles(problem) < PACKED_ROUNDS * (int64_t)card->multiprocessors) return false;
-  return sm90_has_slow_memory(card) && problem->head_dim % SECTOR_COLUMNS != 0 && problem->head_dim_v <= WIDEST &&
+  return sm90_has_slow_memory(card) && problem->head_dim % SECTOR_COLUMNS != 0 && columns <= WIDEST &&
          problem->head_dim > SHORT_BAND_COLUMNS && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
-         problem->seq_q >= LEAST && head_tiles <= FEW_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+         problem->seq_q >= LEAST && head_tiles_of(problem) <= FEW_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
 
 bool short_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                         const kjit_attention_short_sm90_config *config) {
-  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
   return config->consumers == 1 && config->stages == 1 && config->q_buffers == 2 && config->blocks_per_sm == 2 &&
-         is_read_beside(problem, card, head_tiles);
+         is_read_beside(problem, card);
 }
 
 /* More of what a block reads most of, up to `most`, as far as shared memory goes. */
@@ -208,9 +214,8 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                                              .head_dim_v = (int32_t)problem->head_dim_v,
                                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
-  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
-  const bool has_many_tiles = head_tiles > FEW_TILES;
-  const bool is_beside = is_read_beside(problem, card, head_tiles);
+  const bool has_many_tiles = head_tiles_of(problem) > FEW_TILES;
+  const bool is_beside = is_read_beside(problem, card);
   const struct shape *const shapes = is_beside        ? shapes_beside
                                      : has_many_tiles ? shapes_of_many_tiles
                                                       : shapes_of_many_heads;
@@ -223,8 +228,9 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                      "seq_kv is %lld: attention_short_sm90 has room for one tile of Q alone, of many causal ones",
                      (long long)problem->seq_kv);
   if (wants_one_block(problem, card, &config)) {
-    static const struct shape alone[SHAPES] = {{1, 4, 1, 2}};
-    if (!wants_heads_alone(problem) || !choose_shape(alone, &config)) config.blocks_per_sm = 1;
+    kjit_attention_short_sm90_config alone = config;
+    config.blocks_per_sm = 1;
+    if (wants_heads_alone(problem) && choose_shape(shapes_alone, &alone)) config = alone;
   } else if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
   else if (!is_beside)

@@ -15,8 +15,8 @@ int64_t short_tiles(const kjit_attention_problem *problem);
 kjit_status short_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                          kjit_attention_short_sm90_config *out, kjit_error *error);
 
-/* Does L2 still have, when a neighbouring head's block of threads asks for it, what was fetched beside a row that is no
- * whole line? */
+/* May TMA fetch whole lines of 128 bytes for rows that are none? Then L2 still has the rest of a line when the block of
+ * threads of the neighbouring head asks for it. */
 bool short_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                         const kjit_attention_short_sm90_config *config);
 

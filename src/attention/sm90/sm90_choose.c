@@ -148,8 +148,8 @@ static void consider(const kjit_attention_problem *problem, const struct sm90_st
   }
 }
 
-/* The same for heads that share keys, which may be spread over more tiles of fewer rows, whose splits are merged at the
- * same time. */
+/* As consider(), for heads that share keys too, which may be spread over more tiles of fewer rows, whose splits are
+ * merged at the same time. */
 static void consider_packed(const kjit_attention_problem *problem, const struct sm90_steps *steps,
                             const struct sm90_card *card, int32_t most, const kjit_attention_sm90_config *config,
                             struct choice *best) {
@@ -162,14 +162,16 @@ static void consider_packed(const kjit_attention_problem *problem, const struct 
 
 /* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
  * Without a mask, parts of three consumers may be the best where whole tiles of two were better than whole ones of
- * three: us on an H100, 260 packed rows of 32 heads over 9,853 keys of 72 columns 138 by two tiles' parts of 128 rows
- * and 90 by parts of 192, 187 of 36 over 9,274 of 64 columns 78 and 56. Under a mask they are not (28 and 35). */
+ * three: us on an H100, 260 packed rows of 32 heads over 9,853 keys of 72 columns 138 by parts of tiles of 128 rows and
+ * 90 by parts of tiles of 192, 187 of 36 over 9,274 of 64 columns 78 and 56. Under a mask parts of 192 are slower: 35,
+ * and 28 with 128. */
 static void use_idle(const kjit_attention_problem *problem, const struct sm90_steps *steps,
-                     const struct sm90_card *card, bool has_three, kjit_attention_sm90_config *config) {
+                     const struct sm90_card *card, bool may_have_three, kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
   if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
   consider_packed(problem, steps, card, config->consumers, config, &best);
-  if (has_three && best.config.split && !config->causal) consider_packed(problem, steps, card, 3, config, &best);
+  if (may_have_three && config->consumers < 3 && best.config.split && !config->causal)
+    consider_packed(problem, steps, card, 3, config, &best);
   *config = best.config;
 }
 

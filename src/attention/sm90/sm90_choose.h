@@ -27,7 +27,8 @@ void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_c
 bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_card *card,
                        const kjit_attention_sm90_config *config);
 
-/* Are these few keys of heads that attention_short_sm90 would compute, and the family's own? */
+/* Are the keys so few that attention_short_sm90 would compute the problem, and is attention_sm90 faster all the same?
+ */
 bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card);
 
 /* What of a variant tells which config suits it. */

@@ -4,6 +4,7 @@
  * Pure; any thread. */
 #include "attention/sm90/sm90_steps.h"
 
+/* Heads of up to `columns` columns of V, and of more than the class before. */
 struct head_class {
   int32_t columns;
   struct sm90_steps of[2]; /* full, causal */

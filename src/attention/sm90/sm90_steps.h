@@ -15,10 +15,9 @@ enum {
   SM90_FEW_KEYS = 64,
 };
 
-/* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
- * consumers and with three, and the query length from which on three consumers are better. Three consumers' tiles of
- * 192 rows read keys a third less often, but more of a causal tile lies beyond the diagonal, which costs short problems
- * more. */
+/* The choices that were measured best for a class of heads: keys of a step with up to two consumers and with three, and
+ * the query length from which on three consumers are better. Three consumers' tiles of 192 rows read keys a third less
+ * often, but more of a causal tile lies beyond the diagonal, which costs short problems more. */
 struct sm90_steps {
   int32_t tile_n, tile_n_of_three, rows_of_three;
 };

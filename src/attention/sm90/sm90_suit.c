@@ -80,7 +80,9 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
       config->o_chunks > 0 && config->tile_n < SM90_FEW_KEYS; /* sm90_output.c: because of its O */
   if (config->q_buffers == 2) config->o_chunks = 0; /* windows of 64 columns lost 4 % by it, documents gained 5 */
   if (config->q_buffers == 2 && has_two_steps) {
-    sm90_set_consumers(config, steps, problem->seq_kv, sm90_best_consumers(problem, steps));
+    const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS);
+    const int64_t best = integer_min(sm90_best_consumers(problem, steps), groups);
+    sm90_set_consumers(config, steps, problem->seq_kv, (int32_t)best);
     sm90_choose_tile(config);
   }
   if (config->split || config->packed > 1) return;

@@ -176,9 +176,9 @@ static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_
   return 4 * rows <= tiles->seq_kv;
 }
 
-/* The time of causal tiles, longest first: the longest one's, that of the products and the softmax of the
- * multiprocessor that ends last, or each one's share of all tiles, whichever is longest. Reading is in the share alone,
- * because those that end last have all of the memory. */
+/* The time of causal tiles, longest first: that of the longest tile, that of the multiprocessor that ends last, or each
+ * one's share of all tiles, whichever is longest. Of the one that ends last, what memory takes is not counted, because
+ * few are left then and have all of it. */
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            const struct sm90_card *card) {
   const int64_t busy = integer_min(tiles->count, card->multiprocessors), heads = tiles->count / tiles->query_tiles;

@@ -220,6 +220,19 @@ static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_b
   }
 }
 
+/* The form of one head a block of threads was measured up to 128 columns, and has no room for more. */
+static void test_short_choose__with_slow_memory_wide_queries_are_not_refused(void **state) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  kjit_attention_problem problem = problem_of(4800, 120, 120, 136);
+  kjit_attention_short_sm90_config config;
+  kjit_error error = {0};
+  (void)state;
+  problem.head_dim_v = 64;
+  assert_status(KJIT_OK, short_choose(&problem, &h100, &config, &error), &error);
+  assert_in_range(config.consumers, 2, 4);
+}
+
 /* Two steps by attention_sm90 have less on their way. */
 static void test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own(void **state) {
   const struct family_figures figures = {.memory_gb_s = 3352};
@@ -237,6 +250,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own),
       cmocka_unit_test(test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side),
+      cmocka_unit_test(test_short_choose__with_slow_memory_wide_queries_are_not_refused),
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_tiles_are_packed_where_half_are_left),

@@ -74,6 +74,29 @@ static void test_sm90_suit_variant__o_is_stored_through_q(void **state) {
   assert_int_equal(config.o_chunks, 0);
 }
 
+/* Dense attention takes two steps of so few keys with slow memory. A variant takes its own step, and no more consumers
+ * than the queries fill. */
+static void test_sm90_suit_variant__few_queries_take_no_consumer_that_they_do_not_fill(void **state) {
+  (void)state;
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  const struct sm90_card h100 = sm90_card_of(132, &figures);
+  const struct sm90_variant_needs needs = {.is_narrow = false};
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.batch = 512;
+  problem.heads_q = problem.heads_kv = 16;
+  problem.seq_q = 128;
+  problem.seq_kv = 96;
+  problem.head_dim = problem.head_dim_v = 96;
+  kjit_attention_sm90_config config;
+  kjit_error error = {0};
+  assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+  assert_int_equal(48, config.tile_n);
+  sm90_suit_variant(&problem, &needs, &config);
+  assert_int_equal(2, config.consumers);
+  assert_in_range(config.tile_n, 64, 128);
+}
+
 /* Boxes of terms that a consumer's ring has: of two steps where there is room, of one and a half, and none where TMA
  * brings no terms. */
 static void test_sm90_term_slots__are_those_that_fit(void **state) {
@@ -125,9 +148,11 @@ static void test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles(void *
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them),
-                                     cmocka_unit_test(test_sm90_term_slots__are_those_that_fit),
-                                     cmocka_unit_test(test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles),
-                                     cmocka_unit_test(test_sm90_suit_variant__o_is_stored_through_q)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them),
+      cmocka_unit_test(test_sm90_term_slots__are_those_that_fit),
+      cmocka_unit_test(test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles),
+      cmocka_unit_test(test_sm90_suit_variant__few_queries_take_no_consumer_that_they_do_not_fill),
+      cmocka_unit_test(test_sm90_suit_variant__o_is_stored_through_q)};
   return cmocka_run_group_tests_name("sm90_variant", tests, NULL, NULL);
 }
