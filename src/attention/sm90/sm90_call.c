@@ -38,6 +38,8 @@ struct state {
   struct recent *term_maps;   /* sm90_maps.h */
 };
 
+_Static_assert(offsetof(struct attention_sm90_variant_params, base) == 0,
+               "judged_block.cuh reads the parameters by the address of base");
 _Static_assert(offsetof(struct sm90_call, params.base) + sizeof(struct attention_sm90_params) <=
                    ATTENTION_DENSE_CALL_BYTES,
                "a dense launch reads no more");
