@@ -69,6 +69,7 @@ static void test_serving__mistakes_in_appending_with_a_window_are_caught(void **
 
 static void test_serving__mistakes_in_appending_behind_padding_are_caught(void **state) {
   struct serving_case c = appending_case();
+  c.use_leftpad = true;
   c.leftpad[0] = 3;
   assert_caught(state, &c, padded_append_mutations, sizeof padded_append_mutations / sizeof *padded_append_mutations);
 }
