@@ -37,8 +37,8 @@ def place() -> str:
 
 
 class TraceError(TypeError):
-    """A function that cannot be an attention variant; the message has the user's file and line: those that are being
-    run, or of a function that has ended, which is given, its first."""
+    """A function that cannot be an attention variant. The message begins with the user's file and line: of `function`,
+    its first line, where it is given because it has returned; otherwise the line that is being run."""
 
     def __init__(self, message: str, function: Any = None) -> None:
         code = getattr(function, "__code__", None)

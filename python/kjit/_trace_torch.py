@@ -120,8 +120,8 @@ class Mode(TorchFunctionMode):
         if function is _GETITEM:
             tensor, index = arguments
             indices = index if type(index) is tuple else (index,)
-            # What the last trace's step gave, where this is that step again. An index is most of what a trace takes, so
-            # that a function for this would show.
+            # What the last trace's step gave, where this is that step again. Written out here: most of a trace is
+            # indices, and one more Python call for each would be measurable.
             tracer = self.tracer
             at = tracer.at
             if at < len(tracer.steps):

@@ -1,6 +1,5 @@
-/* Appending and rotating, and a cache of e4m3 with wide heads, with one mistake each, made by replacing a piece of a
- * kernel's source: the emulator must not find it right. The piece must stand in the source exactly once; otherwise the
- * compile fails, and the test with it. */
+/* Appending and rotating with one mistake each, made by replacing a piece of a kernel's source: the emulator must not
+ * find it right. The piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
 #include "serving_mutation.h"
 
 #include <stdlib.h>
@@ -41,16 +40,6 @@ static const struct mutation padded_append_mutations[] = {
      "p.rotary_by_row ? begin + rows.query(row) : begin", "begin"},
 };
 
-/* Caught by a cache of e4m3 of wide heads behind left padding. */
-static const struct mutation wide_narrow_mutations[] = {
-    {"operands of Q are written before all have taken its rows", "attention_serving/attend.cuh",
-     "__syncthreads(); // everybody has taken its rows", "// everybody has taken its rows"},
-    {"every warp reads the operands of the first 16 rows", "attention_serving/attend.cuh",
-     "tiles + row_warp * warp.products.kQueryBytes +", "tiles +"},
-    {"operands of Q stay where they were taken", "attention_serving/attend.cuh",
-     "if (index < cfg::kRowWarps) warp.products.share_query();", ";"},
-};
-
 static struct serving_case appending_case(void) {
   struct serving_case c = serving_plain_case();
   c.batch = 2;
@@ -80,20 +69,9 @@ static void test_serving__mistakes_in_appending_with_a_window_are_caught(void **
 
 static void test_serving__mistakes_in_appending_behind_padding_are_caught(void **state) {
   struct serving_case c = appending_case();
+  c.use_leftpad = true;
   c.leftpad[0] = 3;
   assert_caught(state, &c, padded_append_mutations, sizeof padded_append_mutations / sizeof *padded_append_mutations);
-}
-
-static void test_serving__mistakes_with_wide_heads_of_e4m3_are_caught(void **state) {
-  struct serving_case c = serving_plain_case();
-  c.narrow = c.use_leftpad = true;
-  c.head_dim = c.head_dim_v = 256;
-  c.batch = 1;
-  c.group = 20; /* two warps along the rows, two along the keys */
-  c.rows[0] = 1;
-  c.keys[0] = 70;
-  c.leftpad[0] = 3;
-  assert_caught(state, &c, wide_narrow_mutations, sizeof wide_narrow_mutations / sizeof *wide_narrow_mutations);
 }
 
 int main(void) {
@@ -101,9 +79,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_with_a_window_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_behind_padding_are_caught),
-      cmocka_unit_test(test_serving__mistakes_with_wide_heads_of_e4m3_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
-  return cmocka_run_group_tests_name("mutations of appending and of wide heads", tests, serving_mutation_setup,
-                                     gpu_teardown);
+  return cmocka_run_group_tests_name("mutations of appending", tests, serving_mutation_setup, gpu_teardown);
 }

@@ -11,11 +11,10 @@ int serving_mutation_setup(void **state) {
   return emulator_setup(state);
 }
 
-/* Run twice with a runtime that compiles anew. Is the result right both times? */
-static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serving_case *c, bool *right,
-                            kjit_error *error) {
+/* Run twice. Is the result right both times? */
+static kjit_status run_twice(const struct gpu_fixture *fixture, kjit_runtime *runtime, const struct serving_case *c,
+                             bool *right, kjit_error *error) {
   struct serving_trial trial;
-  kjit_runtime *const runtime = emulator_runtime_anew(error);
   char text[SERVING_TEXT_MAX];
   assert_status(KJIT_OK, serving_trial_create(&trial, runtime, &fixture->card, c, error), error);
   kjit_status status = KJIT_OK;
@@ -27,13 +26,30 @@ static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serv
     if (status == KJIT_OK) *right = serving_trial_judge(&trial, text, error);
   }
   serving_trial_destroy(&trial);
+  return status;
+}
+
+/* The same with a runtime that compiles anew. */
+static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serving_case *c, bool *right,
+                            kjit_error *error) {
+  kjit_runtime *const runtime = emulator_runtime_anew(error);
+  const kjit_status status = run_twice(fixture, runtime, c, right, error);
   kjit_runtime_destroy(runtime);
   return status;
+}
+
+/* Fails unless the case is right without a mistake; otherwise every mistake would be caught. */
+static void assert_sound(const struct gpu_fixture *fixture, const struct serving_case *c) {
+  kjit_error error = {0};
+  bool right;
+  assert_status(KJIT_OK, run_twice(fixture, fixture->runtime, c, &right, &error), &error);
+  if (!right) fail_msg("the result is wrong without a mistake");
 }
 
 void assert_caught(void **state, const struct serving_case *c, const struct mutation *mutations, size_t count) {
   const struct gpu_fixture *fixture = gpu_require(state);
   size_t missed = 0;
+  assert_sound(fixture, c);
   for (size_t i = 0; i < count; i += emulator_mutation_step()) {
     kjit_error error = {0};
     bool right;

@@ -224,6 +224,16 @@ static const struct mutation gathered_mutations[] = {
      "cfg::kCacheBytes * (block.rows.page[i]", "2 * (block.rows.page[i]"},
 };
 
+/* Caught by a cache of e4m3 of wide heads behind left padding. */
+static const struct mutation wide_narrow_mutations[] = {
+    {"operands of Q are written before all have taken its rows", "attention_serving/attend.cuh",
+     "__syncthreads(); // everybody has taken its rows", "// everybody has taken its rows"},
+    {"every warp reads the operands of the first 16 rows", "attention_serving/attend.cuh",
+     "tiles + row_warp * warp.products.kQueryBytes +", "tiles +"},
+    {"operands of Q stay where they were taken", "attention_serving/attend.cuh",
+     "if (index < cfg::kRowWarps) warp.products.share_query();", ";"},
+};
+
 static void test_serving__mistakes_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 3;
@@ -308,8 +318,8 @@ static void test_serving__mistakes_in_widening_are_caught(void **state) {
   assert_caught(state, &c, gathered_mutations, first_or_all(sizeof gathered_mutations / sizeof *gathered_mutations));
 }
 
-/* A problem for attention_serving_sm90's kernels of all batches, which a window is left to. With enough key heads a
- * block of threads has more tiles than jobs have places. */
+/* A window leaves a problem to attention_serving_sm90's kernels without one_part. With two key heads of 16 bits and
+ * four of 8 a block of threads has more tiles than there are places for jobs. */
 static struct serving_case hopper_case(int heads_kv) {
   struct serving_case c = serving_plain_case();
   c.batch = 5;
@@ -343,6 +353,18 @@ static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state)
   assert_caught(state, &c, e4m3_mutations, first_or_all(sizeof e4m3_mutations / sizeof *e4m3_mutations));
 }
 
+static void test_serving__mistakes_with_wide_heads_of_e4m3_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.narrow = c.use_leftpad = true;
+  c.head_dim = c.head_dim_v = 256;
+  c.batch = 1;
+  c.group = 20; /* two warps along the rows, two along the keys */
+  c.rows[0] = 1;
+  c.keys[0] = 70;
+  c.leftpad[0] = 3;
+  assert_caught(state, &c, wide_narrow_mutations, sizeof wide_narrow_mutations / sizeof *wide_narrow_mutations);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__mistakes_are_caught),
@@ -352,6 +374,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_widening_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_a_cache_of_e4m3_are_caught),
+      cmocka_unit_test(test_serving__mistakes_with_wide_heads_of_e4m3_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("mutations of attention_serving", tests, serving_mutation_setup, gpu_teardown);

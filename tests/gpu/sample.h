@@ -28,9 +28,6 @@ struct sample {
  * SAMPLE_EXIT_NO_GPU without a card of `arch` (NULL: of any); 1 when the rest cannot be made. */
 int sample_main(int argc, char **argv, const char *arch, int (*run)(const struct sample *sample));
 
-/* Is this problem asked for? */
-bool sample_has(const struct sample *sample, size_t index);
-
 /* What a problem's result was found to be: words for a line, and whether it is right. */
 struct sample_verdict {
   char text[SAMPLE_VERDICT_MAX];

@@ -121,19 +121,19 @@ void serving_wide_narrow_cases(struct serving_case cases[SERVING_WIDE_NARROW_CAS
     serving_set_lengths(c, 2, i < 6 ? (const int[]){1, 1} : (const int[]){7, 30}, (const int[]){150, 39});
     c->narrow = c->use_leftpad = true;
     c->leftpad[1] = 5;
-    c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    c->dtype = (i + i / 4) % 2 ? KJIT_BF16 : KJIT_FP16; /* both among every fourth case, too */
     c->head_dim = sizes[i % 3][0];
     c->head_dim_v = sizes[i % 3][1];
     c->group = i < 3 ? 5 : i < 6 ? 20 : 3; /* tiles of 16, 32 and 64 rows */
-    c->cache = i % 2 ? SERVING_DENSE : SERVING_PAGED;
+    c->cache = i % 2 || i == 8 ? SERVING_DENSE : SERVING_PAGED;
     c->page_size = i == 4 ? 3 : 16;
-    c->causal = i % 2;
     c->append = i % 4 == 3;
+    c->causal = i % 3 == 1 || c->append;
     c->added[0] = c->added[1] = c->append;
     c->rotary_columns = c->append ? 32 : 0;
   }
-  cases[1].query_size = cases[5].query_size = 1e9f; /* beyond fp16 */
-  cases[1].scale = cases[5].scale = 1e-10f;
+  cases[1].query_size = cases[4].query_size = cases[6].query_size = 1e9f; /* beyond fp16: in bf16, for each tile */
+  cases[1].scale = cases[4].scale = cases[6].scale = 1e-10f;
 }
 
 void serving_narrow_cases(struct serving_case cases[SERVING_NARROW_CASES]) {

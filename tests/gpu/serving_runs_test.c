@@ -58,7 +58,7 @@ static void test_serving_runs__tiles_of_few_rows_are_right(void **state) {
 static void test_serving_runs__small_pages_are_right(void **state) {
   static const int keys[][7] = {
       {1700, 0, 130, 900, 1, 700, 2000}, {500, 500, 500, 500, 500, 500, 500}, {3000, 5, 600, 0, 128, 129, 1280}};
-  static const int pages[] = {16, 1, 8, 1, 32, 2, 64, 1, 16}, sizes[] = {128, 128, 128, 72, 128, 40, 128, 96, 64};
+  static const int pages[] = {1, 16, 8, 1, 32, 2, 64, 1, 16}, sizes[] = {128, 128, 128, 72, 128, 40, 128, 96, 64};
   struct serving_case cases[9];
   for (int i = 0; i < 9; i++) {
     const int rows = i == 6 || i == 7 ? 6 : 1 + i % 2;

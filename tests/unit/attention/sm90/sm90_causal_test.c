@@ -58,7 +58,8 @@ static void test_sm90_choose__a_few_tiles_beyond_a_round_cost_a_second_one(void 
   assert_int_equal(sm90_chosen(&problem, 132).consumers, 1);
 }
 
-/* Their parts are not as even as they are reckoned; and those that end last have all of the memory. */
+/* Parts of causal tiles are less even than the planner reckons, so tiles for half of the card are not split. Tiles that
+ * end last have all of the memory to themselves, so the last problem keeps two consumers. */
 static void test_sm90_choose__causal_tiles_for_half_of_the_card_stay_whole(void **state) {
   (void)state;
   kjit_attention_problem problem = chunk(6, 1, 1574, 3148);
