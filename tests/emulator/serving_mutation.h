@@ -16,8 +16,8 @@ struct mutation {
 /* The setup of a group of tests: the emulator, which does not print what it complains of. */
 int serving_mutation_setup(void **state);
 
-/* Fails unless the case is right without a mistake, and the emulator stops each of the mistakes or finds the case's
- * result wrong. */
+/* Fails unless the emulator stops each of the mistakes or finds the case's result wrong, and, with
+ * KJIT_TEST_ALL_CONFIGS=1, the case is right without a mistake. */
 void assert_caught(void **state, const struct serving_case *c, const struct mutation *mutations, size_t count);
 
 /* Of mistakes that are a long compile each, the first, or all with KJIT_TEST_ALL_CONFIGS=1. */
