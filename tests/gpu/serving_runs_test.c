@@ -9,6 +9,15 @@
 #include "serving_run.h"
 #include "support/test.h"
 
+/* What the cases of large tiles differ in, whatever their rows: groups, masks, caches, layouts and head sizes. */
+static void vary(struct serving_case *c, int number) {
+  c->group = number % 2 ? 7 : 10;
+  c->causal = number != 2;
+  if (number == 1) c->cache = SERVING_DENSE;
+  c->layout = (enum serving_layout)(number % 3);
+  c->head_dim = c->head_dim_v = number == 3 ? 64 : number == 2 ? 40 : 128;
+}
+
 /* More tiles of 128 rows than multiprocessors can share. Sequences without keys, sequences that are all alike, and two
  * tiles of a head. */
 static void test_serving_runs__tiles_of_many_rows_are_right(void **state) {
@@ -23,11 +32,7 @@ static void test_serving_runs__tiles_of_many_rows_are_right(void **state) {
   for (int i = 0; i < 5; i++) {
     cases[i] = i == 4 ? plain_case(5, twenty, keys[i]) : plain_case(11, rows, keys[i]);
     cases[i].heads_kv = i == 4 ? MULTIPROCESSORS / 12 : MULTIPROCESSORS / 11;
-    cases[i].group = i % 2 ? 7 : 10;
-    cases[i].causal = i != 2;
-    if (i == 1) cases[i].cache = SERVING_DENSE;
-    cases[i].layout = (enum serving_layout)(i % 3);
-    cases[i].head_dim = cases[i].head_dim_v = i == 3 ? 64 : i == 2 ? 40 : 128;
+    vary(&cases[i], i);
   }
   expect_every(state, cases, 5, STEP(3));
 }
@@ -44,11 +49,7 @@ static void test_serving_runs__tiles_of_few_rows_are_right(void **state) {
     cases[i] = plain_case(batch, (const int[]){rows, rows, rows, rows, rows, rows, rows}, keys[i % 4]);
     cases[i].heads_kv = MULTIPROCESSORS / 6 + i;
     cases[i].page_size = i == 4 ? 16 : 64 << i % 2;
-    cases[i].group = i % 2 ? 7 : 10;
-    cases[i].causal = i != 2;
-    if (i == 1) cases[i].cache = SERVING_DENSE;
-    cases[i].layout = (enum serving_layout)(i % 3);
-    cases[i].head_dim = cases[i].head_dim_v = i == 3 ? 64 : i == 2 ? 40 : 128;
+    vary(&cases[i], i);
   }
   expect_every(state, cases, 5, STEP(3));
 }

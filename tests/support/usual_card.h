@@ -1,4 +1,4 @@
-/* The card that the planner's constants were measured on, for tests of what it chooses. */
+/* The cards that the planner's constants were measured on, for tests of what it chooses. */
 #ifndef KJIT_TESTS_SUPPORT_USUAL_CARD_H
 #define KJIT_TESTS_SUPPORT_USUAL_CARD_H
 
@@ -8,6 +8,12 @@
 static inline struct sm90_card usual_card(uint32_t sm_count) {
   const struct family_figures usual = {0};
   return sm90_card_of(sm_count, &usual);
+}
+
+/* A card with an H100's memory, which is slow for so many SMs. */
+static inline struct sm90_card slow_card(uint32_t sm_count) {
+  const struct family_figures figures = {.memory_gb_s = 3352};
+  return sm90_card_of(sm_count, &figures);
 }
 
 static inline kjit_status usual_sm90_choose(const kjit_attention_problem *problem, uint32_t sm_count,

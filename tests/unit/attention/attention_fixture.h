@@ -44,20 +44,43 @@ static inline CUresult any_pointer(unsigned int count, CUpointer_attribute *attr
   return CUDA_SUCCESS;
 }
 
-static inline int setup(void **state) {
+typedef CUresult (*device_attribute)(int *value, CUdevice_attribute attribute, CUdevice device);
+
+/* A card whose memory is slow for its multiprocessors: 128 GB/s. */
+static inline CUresult slow_memory(int *value, CUdevice_attribute attribute, CUdevice device) {
+  if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) return *value = 500000, CUDA_SUCCESS;
+  if (attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) return *value = 1024, CUDA_SUCCESS;
+  return fake_driver_api.DeviceGetAttribute(value, attribute, device);
+}
+
+/* A kernel with this name and argument, on a card with these attributes. */
+static inline int setup_kernel(void **state, const char *entry, size_t parameter_bytes, device_attribute attributes) {
   static struct driver_api driver;
   driver = fake_driver_api;
   driver.PointerGetAttributes = any_pointer;
+  driver.DeviceGetAttribute = attributes;
   if (fixture_setup_closed(state) != 0) return -1;
-  fake_nvrtc.entry = "attention_sm90";
-  fake_driver.parameter_bytes = sizeof(struct attention_sm90_params);
+  fake_nvrtc.entry = entry;
+  fake_driver.parameter_bytes = parameter_bytes;
   return fixture_open_over(*state, &driver) != KJIT_OK;
+}
+
+static inline int setup(void **state) {
+  return setup_kernel(state, "attention_sm90", sizeof(struct attention_sm90_params),
+                      fake_driver_api.DeviceGetAttribute);
 }
 
 #define ATTENTION_TEST(test) cmocka_unit_test_setup_teardown(test, setup, fixture_teardown)
 
 static inline void forward(struct fixture *f, const kjit_attention_args *args, CUstream stream) {
   assert_status(KJIT_OK, kjit_attention_forward(f->runtime, NULL, args, stream, &f->error), &f->error);
+}
+
+/* How much L2 fetches at a time by a tensor map, which is as the fake driver writes it. */
+static inline unsigned map_promotion(const struct attention_tensor_map *map) {
+  uint64_t words[16];
+  memcpy(words, map, sizeof words);
+  return (unsigned)(words[13] >> 24 & 0xff);
 }
 
 static inline const struct attention_sm90_params *launched(void) {

@@ -5,22 +5,8 @@
 
 #include <stdbool.h>
 
-/* A card whose memory is slow for its multiprocessors: 128 GB/s. */
-static CUresult slow_memory(int *value, CUdevice_attribute attribute, CUdevice device) {
-  if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) return *value = 500000, CUDA_SUCCESS;
-  if (attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) return *value = 1024, CUDA_SUCCESS;
-  return fake_driver_api.DeviceGetAttribute(value, attribute, device);
-}
-
 static int setup_short(void **state) {
-  static struct driver_api driver;
-  driver = fake_driver_api;
-  driver.PointerGetAttributes = any_pointer;
-  driver.DeviceGetAttribute = slow_memory;
-  if (fixture_setup_closed(state) != 0) return -1;
-  fake_nvrtc.entry = "attention_short_sm90";
-  fake_driver.parameter_bytes = sizeof(struct attention_short_sm90_params);
-  return fixture_open_over(*state, &driver) != KJIT_OK;
+  return setup_kernel(state, "attention_short_sm90", sizeof(struct attention_short_sm90_params), slow_memory);
 }
 
 /* Launch `batch` times 8 heads of 88 columns and of as many queries as keys. */
@@ -44,12 +30,6 @@ static struct attention_short_sm90_params launch(struct fixture *f, int64_t batc
   return params;
 }
 
-static unsigned promotion_of(const struct attention_short_sm90_params *params) {
-  uint64_t words[16]; /* as the fake driver writes a map */
-  memcpy(words, &params->k, sizeof words);
-  return (unsigned)(words[13] >> 24 & 0xff);
-}
-
 /* Blocks that have room for one head beside another block's get one each, however many run at a time. */
 static void test_short_call__heads_alone_are_blocks_of_their_own(void **state) {
   const struct attention_short_sm90_params params = launch(*state, 30, 80, 2);
@@ -71,8 +51,8 @@ static void test_short_call__other_blocks_go_on(void **state) {
 
 static void test_short_call__neighbours_share_lines_with_slow_memory(void **state) {
   const struct attention_short_sm90_params alone = launch(*state, 30, 80, 2), other = launch(*state, 30, 80, 1);
-  assert_int_equal(promotion_of(&alone), KJIT_MAP_PROMOTION_128B);
-  assert_int_equal(promotion_of(&other), KJIT_MAP_PROMOTION_NONE);
+  assert_int_equal(map_promotion(&alone.k), KJIT_MAP_PROMOTION_128B);
+  assert_int_equal(map_promotion(&other.k), KJIT_MAP_PROMOTION_NONE);
 }
 
 int main(void) {

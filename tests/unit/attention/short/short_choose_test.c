@@ -171,8 +171,7 @@ static void test_short_choose__wide_heads_get_no_three_consumers(void **state) {
 
 /* Memory that gives a multiprocessor little wants few bytes on their way, of launches and tiles that it bounds. */
 static void test_short_choose__slow_memory_takes_heads_alone_or_one_block(void **state) {
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  const struct sm90_card h100 = slow_card(MULTIPROCESSORS);
   static const struct {
     int64_t pairs, seq_q, seq_kv;
     int32_t blocks_per_sm, stages;
@@ -196,8 +195,7 @@ static void test_short_choose__slow_memory_takes_heads_alone_or_one_block(void *
 
 /* Rows of heads that lie side by side share sectors of 32 bytes, which L2 keeps where each block has one head. */
 static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side(void **state) {
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures), h200 = usual_card(MULTIPROCESSORS);
+  const struct sm90_card h100 = slow_card(MULTIPROCESSORS), h200 = usual_card(MULTIPROCESSORS);
   static const struct {
     int64_t pairs, seq, head_dim;
     bool is_beside;
@@ -222,8 +220,7 @@ static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_b
 
 /* The form of one head a block of threads was measured up to 128 columns, and has no room for more. */
 static void test_short_choose__with_slow_memory_wide_queries_are_not_refused(void **state) {
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  const struct sm90_card h100 = slow_card(MULTIPROCESSORS);
   kjit_attention_problem problem = problem_of(4800, 120, 120, 136);
   kjit_attention_short_sm90_config config;
   kjit_error error = {0};
@@ -235,8 +232,7 @@ static void test_short_choose__with_slow_memory_wide_queries_are_not_refused(voi
 
 /* Two steps by attention_sm90 have less on their way. */
 static void test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own(void **state) {
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(MULTIPROCESSORS, &figures);
+  const struct sm90_card h100 = slow_card(MULTIPROCESSORS);
   kjit_attention_short_sm90_config config;
   kjit_error error = {0};
   const kjit_attention_problem problem = problem_of(7552, 93, 93, 96);

@@ -3,22 +3,8 @@
 
 #include <stdbool.h>
 
-/* A card whose memory is slow for its multiprocessors: 128 GB/s. */
-static CUresult slow_memory(int *value, CUdevice_attribute attribute, CUdevice device) {
-  if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) return *value = 500000, CUDA_SUCCESS;
-  if (attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) return *value = 1024, CUDA_SUCCESS;
-  return fake_driver_api.DeviceGetAttribute(value, attribute, device);
-}
-
 static int setup_slow(void **state) {
-  static struct driver_api driver;
-  driver = fake_driver_api;
-  driver.PointerGetAttributes = any_pointer;
-  driver.DeviceGetAttribute = slow_memory;
-  if (fixture_setup_closed(state) != 0) return -1;
-  fake_nvrtc.entry = "attention_sm90";
-  fake_driver.parameter_bytes = sizeof(struct attention_sm90_params);
-  return fixture_open_over(*state, &driver) != KJIT_OK;
+  return setup_kernel(state, "attention_sm90", sizeof(struct attention_sm90_params), slow_memory);
 }
 
 /* How much L2 fetches at a time by the map of K of a launch with so many queries and columns. */
@@ -34,9 +20,7 @@ static unsigned promotion_of(struct fixture *f, int64_t queries, int64_t columns
   config.ping_pong = 0;
   config.tile_n = 64;
   assert_status(KJIT_OK, sm90_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
-  uint64_t words[16]; /* as the fake driver writes a map */
-  memcpy(words, &launched()->k, sizeof words);
-  return (unsigned)(words[13] >> 24 & 0xff);
+  return map_promotion(&launched()->k);
 }
 
 static void test_sm90_lines__are_shared_where_slow_memory_bounds_a_launch(void **state) {

@@ -58,8 +58,7 @@ static void test_sm90_keep_output__heads_that_share_keys_are_not_packed(void **s
 
 /* Two steps of 128 columns, with slow memory, in place of attention_short_sm90's whole heads. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(void **state) {
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(132, &figures), h200 = usual_card(132);
+  const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
   static const struct {
     int64_t pairs, seq_q, seq_kv, head_dim;
     bool is_own;
@@ -86,8 +85,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
 
 /* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(132, &figures), h200 = usual_card(132);
+  const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
   static const struct {
     int64_t pairs, group, seq, head_dim;
     int32_t tile_n; /* 0: not its own */

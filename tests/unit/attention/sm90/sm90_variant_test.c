@@ -4,6 +4,7 @@
 #include "attention/sm90/sm90_choose.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
+#include "unit/attention/attention_problem.h"
 #include "unit/attention/sm90/sm90_configs.h"
 
 static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
@@ -78,16 +79,9 @@ static void test_sm90_suit_variant__o_is_stored_through_q(void **state) {
  * than the queries fill. */
 static void test_sm90_suit_variant__few_queries_take_no_consumer_that_they_do_not_fill(void **state) {
   (void)state;
-  const struct family_figures figures = {.memory_gb_s = 3352};
-  const struct sm90_card h100 = sm90_card_of(132, &figures);
+  const struct sm90_card h100 = slow_card(132);
   const struct sm90_variant_needs needs = {.is_narrow = false};
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = KJIT_BF16;
-  problem.batch = 512;
-  problem.heads_q = problem.heads_kv = 16;
-  problem.seq_q = 128;
-  problem.seq_kv = 96;
-  problem.head_dim = problem.head_dim_v = 96;
+  const kjit_attention_problem problem = problem_of(512, 16, 16, 128, 96, 96);
   kjit_attention_sm90_config config;
   kjit_error error = {0};
   assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
