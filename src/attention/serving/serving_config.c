@@ -62,7 +62,8 @@ static uint32_t cache_row_bytes(const kjit_attention_serving_config *config) {
   return BAND * (uint32_t)(integer_divide_up(config->head_dim, BAND) + integer_divide_up(config->head_dim_v, BAND));
 }
 
-/* Of a row of Q: its A operands come in steps of 64 columns where they lie in shared memory. */
+/* Bytes of a row of Q in shared memory. A cache of e4m3 with wide heads has the A operands of Q there, which come in
+ * steps of 64 columns. */
 static uint32_t query_row_bytes(const kjit_attention_serving_config *config) {
   const bool is_shared =
       config->cache == KJIT_FP8_E4M3 && config->head_dim + 2 * config->head_dim_v > SERVING_NARROW_REGISTER_COLUMNS;

@@ -4,10 +4,11 @@
  *    the kernels of steps 3 (pages of 1, 2 and 4) and 4 (pages of 1) take smaller ones.
  * 2. 64 rows of a tile, however few there are, because a warp without rows computes no softmax: measured on an H200,
  *    16 or 32 rows were no faster (0.999 in the mean of 8 problems) and needed two more kernels of a model. With a
- * cache of 8 bits, where rows decide how warps divide the keys, and with heads of more than 128 columns, where Q takes
- * more of the shared memory, 16, 32 or 64: the fewest that hold a sequence's packed rows. Measured on an H200: two
- * blocks of threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1 to 3 % faster
- * than three; with heads of more than 128 columns one block, and as many stages as shared memory holds.
+ *    cache of 8 bits, where rows decide how warps divide the keys, and with heads of more than 128 columns, where Q
+ *    takes more of the shared memory, 16, 32 or 64: the fewest that hold a sequence's packed rows. Measured on an
+ *    H200: two blocks of threads on a multiprocessor with 64 keys, of which with head sizes above 64 two stages are 1
+ *    to 3 % faster than three; with heads of more than 128 columns one block, and as many stages as shared memory
+ *    holds.
  * 3. The kernel with little code (one_part) for a simple decoding call with so few tiles that each gets at least four
  *    blocks of threads. One kernel is for all numbers of rows up to 64. Measured on an H200, beside the other: 1.06 to
  *    2 times as fast with up to 64 tiles, 0.98 with 128 tiles, 0.93 with 192 tiles. Another one, of 128 rows, is for
