@@ -36,13 +36,18 @@ def place() -> str:
     return ""
 
 
+def place_of(function: Any) -> str:
+    """'file:line: ' of a function's first line; nothing for what is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+
+
 class TraceError(TypeError):
     """A function that cannot be an attention variant. The message begins with the user's file and line: of `function`,
     its first line, where it is given because it has returned; otherwise the line that is being run."""
 
     def __init__(self, message: str, function: Any = None) -> None:
-        code = getattr(function, "__code__", None)
-        super().__init__((f"{code.co_filename}:{code.co_firstlineno}: " if code else place()) + message)
+        super().__init__((place_of(function) or place()) + message)
 
 
 #: Operations whose plain operand becomes a scalar. Divisors of integers, shifts and bit masks are part of the code.

@@ -324,8 +324,7 @@ def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Func
 def _at_function(error: ParseError, score_mod: Optional[Function], mask_mod: Optional[Function]) -> ParseError:
     """The error with the user's file and line, in place of the column of a text that the user has not written."""
     what, _, why = re.sub(r"(line \d+, )?column \d+: ", "", str(error)).partition(": ")
-    code = getattr(mask_mod if what == "mask" else score_mod, "__code__", None)
-    where = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+    where = _trace.place_of(mask_mod if what == "mask" else score_mod)
     return ParseError(f"{where}{what}: {why}", **error.__dict__)
 
 
