@@ -300,7 +300,8 @@ static void test_serving__mistakes_in_widening_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.dtype = KJIT_BF16;
   c.narrow = c.ragged_q = c.causal = c.workspace = true;
-  c.query_size = 1e9f; /* beyond fp16 */
+  c.query_size = 1e9f; /* beyond fp16, of rows that one of the three warps converts */
+  c.query_step = 6;
   c.scale = 1e-10f;
   c.batch = 3;
   c.heads_kv = 4; /* several tiles for each of four blocks of threads, so that buffers come again */

@@ -201,9 +201,11 @@ static void fill_inputs(struct serving_trial *trial) {
   }
   for (int b = 0; b < c->batch; b++) {
     uint16_t *q = trial->memory[SERVING_Q].host + (size_t)(c->ragged_q ? trial->row_first[b] : b * trial->q_rows) * row;
-    for (size_t i = 0; i < (size_t)c->rows[b] * row; i++)
-      q[i] = half_from_float(c->dtype,
-                             half_to_float(c->dtype, normal(trial, &random)) * (c->query_size > 0 ? c->query_size : 1));
+    for (size_t i = 0; i < (size_t)c->rows[b] * row; i++) {
+      const bool is_sized = c->query_size > 0 && (c->query_step == 0 || i / row % (size_t)c->query_step == 0);
+      q[i] =
+          half_from_float(c->dtype, half_to_float(c->dtype, normal(trial, &random)) * (is_sized ? c->query_size : 1));
+    }
     for (int position = 0; position < c->keys[b] + c->added[b]; position++)
       for (int head = 0; head < c->heads_kv; head++)
         fill_key(trial, b, position, head, &random);

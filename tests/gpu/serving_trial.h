@@ -36,6 +36,7 @@ struct serving_case {
   int window_left, window_right, chunk;
   float softcap, scale;
   float query_size; /* numbers of q are multiplied by it; 0: 1 */
+  int query_step;   /* those of every n-th row of a sequence alone; 0: of all */
   int sinks;        /* 0: none; KJIT_FP32; or the dtype */
   int num_splits, sm_margin;
   int max_rows; /* max_seqlen_q, even if too small; 0: as many as there are */
