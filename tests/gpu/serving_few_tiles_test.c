@@ -234,6 +234,24 @@ static void test_serving_few_tiles__appending_to_every_cache_is_right(void **sta
   expect_every(state, cases, 7, STEP(2));
 }
 
+/* Rotated rows in small pages beside parts of more blocks of keys than there are stages: nearly all rows of a tile, and
+ * heads whose values take less memory than Q. */
+static void test_serving_few_tiles__rotating_beside_loads_is_right(void **state) {
+  struct serving_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    cases[i] = plain_case(2, (const int[]){2, 2}, (const int[]){1100, 700});
+    cases[i].page_size = 1 << i;
+    cases[i].heads_kv = 3;
+    cases[i].group = i ? 4 : 31;
+    cases[i].append = cases[i].causal = true;
+    cases[i].added[0] = cases[i].added[1] = 2;
+    cases[i].rotary_columns = 64;
+    cases[i].head_dim = 128;
+    cases[i].head_dim_v = i == 1 ? 40 : 128;
+  }
+  expect_every(state, cases, 3, STEP(2));
+}
+
 /* With few multiprocessors left there are fewer blocks of threads than tiles: another kernel takes the call. */
 static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **state) {
   struct serving_case cases[2];
@@ -273,6 +291,7 @@ int main(void) {
       cmocka_unit_test(test_serving_few_tiles__appended_keys_in_several_blocks_are_right),
       cmocka_unit_test(test_serving_few_tiles__rotated_keys_are_right),
       cmocka_unit_test(test_serving_few_tiles__appending_to_every_cache_is_right),
+      cmocka_unit_test(test_serving_few_tiles__rotating_beside_loads_is_right),
       cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
       cmocka_unit_test(test_serving_few_tiles__two_sequences_of_a_lane_are_right),
   };
