@@ -158,7 +158,8 @@ class HttpTest(RemoteCase):
             self.assertLess(server.asked, 8)
 
     def test_http__nobody_listens(self):
-        self.survives(f"http://127.0.0.1:{servers.free_port()}", **DEAD)
+        with servers.deaf_port() as port:
+            self.survives(f"http://127.0.0.1:{port}", **DEAD)
 
     def test_http__read_only_and_write_only_clients(self):
         with servers.faulty() as server:
