@@ -139,6 +139,30 @@ class Usage(CommandCase):
         self.refused("cache", "show", naming="KEY")
 
 
+class Output(CommandCase):
+    def test_output__that_cannot_be_written_is_a_failure(self):
+        for command in (("--help",), ("--version",), ("doctor",), ("describe", "--cards"), ("warm", "--help"),
+                        ("describe", "--card", "H100", "dtype=bf16,head_dim=128")):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([KJIT, *command], env=harness.full_environment(self.environment), stdout=full,
+                                        stderr=subprocess.PIPE, text=True, timeout=harness.HANGS_S)
+            self.assertEqual(result.returncode, FAILED)
+            self.assertEqual(result.stderr, "kjit: standard output could not be written\n")
+
+    def test_output__takes_the_place_of_files_alone(self):
+        """Of /dev/null, for one, if root says so: a pipe stands for it here."""
+        pipe, link = self.folder / "pipe", self.folder / "link"
+        os.mkfifo(pipe)
+        link.symlink_to(pipe)
+        self.compile_scale()
+        for path in pipe, link:
+            for command in (("cache", "export"), ("bundle", "create")):
+                self.refused(*command, path, naming="it is there, and is no regular file", exit_code=FAILED)
+            self.assertTrue(path.is_fifo())
+        self.assertTrue(link.is_symlink())
+        self.assertEqual({entry.name for entry in self.folder.iterdir()}, {"pipe", "link", "cache", "scale.cu"})
+
+
 class Doctor(CommandCase):
     def test_doctor__says_what_there_is(self):
         report = self.json("doctor")
