@@ -6,7 +6,7 @@
 import json
 import sys
 
-from ray_warm import summary, warm
+from ray_warm import exit_code, summary, warm
 
 
 def main(manifest, archs, count, scheduler=None):
@@ -17,7 +17,7 @@ def main(manifest, archs, count, scheduler=None):
                    for index in range(1, count + 1)]
         total = summary(client.gather(futures))
     print(json.dumps(total))
-    return 1 if total["failed"] or total["interrupted"] else 0
+    return exit_code(total)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,13 @@ def warm(manifest, archs, index, count):
 
 def summary(reports):
     """The sums over all shards, and every failure."""
-    names = ("in_shard", "built", "cached", "failed", "interrupted")
+    names = ("in_shard", "built", "cached", "failed", "interrupted", "not_kept")
     return {**{name: sum(report[name] for report in reports) for name in names},
             "failures": [failure for report in reports for failure in report["failures"]]}
+
+
+def exit_code(total):
+    return 1 if total["failed"] or total["interrupted"] or total["not_kept"] else 0
 
 
 def main(manifest, archs, count):
@@ -32,7 +36,7 @@ def main(manifest, archs, count):
     reports = ray.get([task.remote(manifest, archs, index, count) for index in range(1, count + 1)])
     total = summary(reports)
     print(json.dumps(total))
-    return 1 if total["failed"] or total["interrupted"] else 0
+    return exit_code(total)
 
 
 if __name__ == "__main__":

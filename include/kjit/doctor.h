@@ -25,14 +25,15 @@ typedef struct kjit_doctor_report {
   uint32_t device_count;    /**< GPUs that the driver lists                                      */
   char driver_path[512];    /**< libcuda's file; "" when none                                    */
   char driver_message[496]; /**< why the driver or a GPU cannot be used; "" when it can         */
-  int32_t cache_status;     /**< KJIT_OK: usable as configured; else why the cache is memory only */
+  int32_t cache_status;     /**< KJIT_OK: usable as configured; else why kernels are not kept    */
   uint32_t cache_mode;      /**< a ::kjit_cache_mode, resolved                                   */
   char cache_path[512];     /**< the user cache folder; "" when there is none                    */
-  char cache_message[496];  /**< why the folder cannot be used; "" when it can                   */
+  char cache_message[496];  /**< why the folder cannot be used or written; "" when it can        */
 } kjit_doctor_report;
 
 /**
- * Look at everything and say what works. Opens NVRTC and libcuda; compiles nothing.
+ * Look at everything and say what works. Opens NVRTC and libcuda, and writes a file of 4 KiB into the user's cache
+ * folder and removes it, if the folder is to be written; compiles nothing.
  * @param      runtime  whose settings are used: paths, cache folder and mode
  * @param[out] report   `struct_size` must be set
  * @retval KJIT_OK  the report is filled, whatever is missing

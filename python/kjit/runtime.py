@@ -454,9 +454,11 @@ class Runtime(CacheUpkeep):
         """Fill the cache: every config for every architecture.
 
         configs: the name of a set, a config, or many. progress is called with (done, requested) after each. Returns
-        requested, distinct, built, cached, failed, seconds and, for what failed, errors: {(short form, arch): words}.
+        requested, distinct, built, cached, failed, not_kept (built meanwhile, and not written into the cache folder,
+        because that failed), seconds and, for what failed, errors: {(short form, arch): words}.
         """
         started = time.monotonic()
+        before = self.stats()
         wanted = [(config, target) for target in self._archs(arch) for config in _listed(configs)]
         keys: set[str] = set()
         errors: dict[tuple[str, str], str] = {}
@@ -484,6 +486,7 @@ class Runtime(CacheUpkeep):
             "built": built,
             "cached": len(keys) - built,
             "failed": len(errors),
+            "not_kept": _not_kept(before, self.stats()),
             "seconds": time.monotonic() - started,
             "errors": errors,
         }
@@ -601,6 +604,15 @@ def _put_bundles(options: Any, bundles: Iterable[Union[Path, bytes]]) -> list[An
     blobs = [_abi.kjit_bundle_blob(ctypes.addressof(each), len(each)) for each in memory]
     put_array(options, "bundle_blobs", "bundle_blob_count", blobs)
     return memory
+
+
+def _not_kept(before: dict[str, int], after: dict[str, int]) -> int:
+    """Kernels built since `before` that could not be written into the folder. Where nothing failed, those that were not
+    written were not to be; what a remote store was asked for it is also given, behind the result."""
+    grown = {name: after[name] - before[name] for name in after}
+    if not after["cache_errors"] or grown["remote_hits"] + grown["remote_misses"] + grown["remote_refused"]:
+        return 0
+    return max(0, grown["builds"] - grown["published"])
 
 
 def _listed(configs: Union[str, Config, Iterable[Config]]) -> list[FlashForwardKernelConfig]:

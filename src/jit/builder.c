@@ -22,7 +22,11 @@
 #include "jit/builder.h"
 #include "jit/builder_background.h"
 #include "jit/builder_produce.h"
+#include "jit/cache/temp_file.h"
 #include "jit/source/include_terms.h"
+
+/* What is written for a try: more than a file system keeps beside a file's name. */
+#define PAGE_BYTES 4096
 
 /* How often a caller who may cancel is asked while a thread waits. */
 #define STOP_EVERY_NS 5000000
@@ -322,6 +326,20 @@ static void doctor_nvrtc(struct builder *builder, kjit_doctor_report *report) {
   report->nvrtc_major = works ? major : 0;
   report->nvrtc_minor = works ? minor : 0;
   copy_cut(report->nvrtc_message, sizeof report->nvrtc_message, error.message);
+}
+
+void builder_try_cache(struct builder *builder, kjit_doctor_report *report) {
+  static const char bytes[PAGE_BYTES];
+  const struct disk_cache *user = &builder->user;
+  struct temp_file temp;
+  if (builder->mode != KJIT_CACHE_RW || user->dir.folder < 0) return;
+  int done = temp_file_create(&temp, user->ops, user->dir.folder);
+  if (done == 0) done = temp_file_write(&temp, user->ops, bytes, sizeof bytes);
+  temp_file_finish(&temp, user->ops);
+  if (done == 0) return;
+  report->cache_status = KJIT_ERR_IO;
+  snprintf(report->cache_message, sizeof report->cache_message, "cache folder %s cannot be written: %s", user->dir.path,
+           strerror(-done));
 }
 
 void builder_doctor(struct builder *builder, kjit_doctor_report *report) {

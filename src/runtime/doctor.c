@@ -25,5 +25,6 @@ kjit_status kjit_doctor(kjit_runtime *runtime, kjit_doctor_report *report, kjit_
   kjit_doctor_report all = {.struct_size = sizeof all};
   look_at_driver(&runtime->gpu, &all);
   builder_doctor(runtime->builder, &all);
+  builder_try_cache(runtime->builder, &all);
   return struct_fill(report, &all, sizeof all, "report", error);
 }

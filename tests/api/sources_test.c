@@ -233,8 +233,7 @@ static void test_sources__resident_only_makes_no_system_call(void **state) {
     static _Alignas(max_align_t) unsigned char memory[1 << 16];
     kjit_artifact *artifact = NULL;
     /* The application's allocator makes no system call either, because malloc() may, AddressSanitizer's in any call. */
-    f->memory.prepared = memory;
-    f->memory.prepared_bytes = sizeof memory;
+    failing_allocator_prepare(&f->memory, memory, sizeof memory);
     if (!allow_only_exit()) (void)syscall(SYS_exit, 77);
     const kjit_status found = kjit_build(f->runtime, &request, &artifact, &f->error);
     (void)syscall(SYS_exit, found == KJIT_OK ? 0 : 3);

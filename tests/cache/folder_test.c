@@ -231,6 +231,29 @@ static void test_folder__full_disk_by_write_works_from_memory(void **state) {
   assert_int_equal(0, rmdir(temp)); /* nothing was left behind */
 }
 
+static void test_folder__doctor_tries_to_write(void **state) {
+  struct cache_world *world = *state;
+  kjit_doctor_report report = {0};
+  char temp[TEMP_PATH_BYTES];
+  faulty_ops_init(&faulty);
+  world->parts.ops = &faulty.ops;
+  world->options.cache_dir = world->cache_dir;
+  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
+  builder_doctor(world->builder, &report);
+  builder_try_cache(world->builder, &report);
+  assert_int_equal(KJIT_OK, report.cache_status);
+  atomic_store(&faulty.code, ENOSPC);
+  atomic_store(&faulty.kind, FAULTY_WRITE);
+  builder_try_cache(world->builder, &report);
+  assert_int_equal(KJIT_ERR_IO, report.cache_status);
+  assert_contains(report.cache_message, "cannot be written: No space left on device");
+  assert_string_equal(world->cache_dir, report.cache_path);
+  temp_folder_path(&world->folder, "cache/tmp", temp);
+  assert_int_equal(0, rmdir(temp)); /* nothing was left behind */
+  world->parts.ops = NULL;
+  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
+}
+
 static void test_folder__short_writes_are_completed(void **state) {
   struct cache_world *world = *state;
   kjit_origin origin;
@@ -362,6 +385,7 @@ int main(void) {
       FOLDER_TEST(test_folder__too_many_open_files_works_from_memory),
       FOLDER_TEST(test_folder__failing_disk_works_from_memory),
       FOLDER_TEST(test_folder__full_disk_by_write_works_from_memory),
+      FOLDER_TEST(test_folder__doctor_tries_to_write),
       FOLDER_TEST(test_folder__short_writes_are_completed),
       FOLDER_TEST(test_folder__file_system_without_locks_builds_with_a_stand_in),
       FOLDER_TEST(test_folder__abandoned_stand_in_delays_by_the_bound_and_goes),

@@ -26,6 +26,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale(const __grid_constan
 '''
 
 
+def block_writing(cache):
+    """Put a file where a cache folder has the one for files that are being written, which stops even root."""
+    (cache / "tmp").rmdir()
+    (cache / "tmp").write_text("")
+
+
 class CommandCase(harness.KjitCase):
     program = KJIT
 
@@ -133,6 +139,30 @@ class Usage(CommandCase):
         self.refused("cache", "show", naming="KEY")
 
 
+class Output(CommandCase):
+    def test_output__that_cannot_be_written_is_a_failure(self):
+        for command in (("--help",), ("--version",), ("doctor",), ("describe", "--cards"), ("warm", "--help"),
+                        ("describe", "--card", "H100", "dtype=bf16,head_dim=128")):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([KJIT, *command], env=harness.full_environment(self.environment), stdout=full,
+                                        stderr=subprocess.PIPE, text=True, timeout=harness.HANGS_S)
+            self.assertEqual(result.returncode, FAILED)
+            self.assertEqual(result.stderr, "kjit: standard output could not be written\n")
+
+    def test_output__takes_the_place_of_files_alone(self):
+        """Of /dev/null, for one, if root says so: a pipe stands for it here."""
+        pipe, link = self.folder / "pipe", self.folder / "link"
+        os.mkfifo(pipe)
+        link.symlink_to(pipe)
+        self.compile_scale()
+        for path in pipe, link:
+            for command in (("cache", "export"), ("bundle", "create")):
+                self.refused(*command, path, naming="it is there, and is no regular file", exit_code=FAILED)
+            self.assertTrue(path.is_fifo())
+        self.assertTrue(link.is_symlink())
+        self.assertEqual({entry.name for entry in self.folder.iterdir()}, {"pipe", "link", "cache", "scale.cu"})
+
+
 class Doctor(CommandCase):
     def test_doctor__says_what_there_is(self):
         report = self.json("doctor")
@@ -150,6 +180,15 @@ class Doctor(CommandCase):
         text = self.kjit("doctor", KJIT_NVRTC=NOWHERE, KJIT_LIBCUDA=NOWHERE).stdout
         self.assertIn("compile   no", text)
         self.assertIn("run       no", text)
+
+    def test_doctor__tries_whether_the_cache_can_be_written(self):
+        self.assertIn("keep      yes", self.kjit("doctor").stdout)
+        self.assertIn("keep      no", self.kjit("doctor", KJIT_CACHE_MODE="ro").stdout)
+        block_writing(self.cache)
+        self.assertIn("keep      no", self.kjit("doctor").stdout)
+        found = self.json("doctor")["cache"]
+        self.assertFalse(found["usable"])
+        self.assertIn("cannot be written: Not a directory", found["message"])
 
 
 class Log(CommandCase):
@@ -446,6 +485,25 @@ class Warm(CommandCase):
         kernels = self.kernels_of("attention sm_90a dtype=bf16,head_dim=200,heads_q=16,seq_q=6000")
         self.assertIn("attention_padding sm_90a rows=64", " ".join(kernels))
         self.assertEqual(len(kernels), 2, kernels)
+
+    def test_warm__kernels_that_cannot_be_kept_are_a_failure(self):
+        self.kjit("doctor")  # makes the folder
+        block_writing(self.cache)
+        report = self.json("warm", "--manifest", self.write("manifest", self.MANIFEST), exit_code=FAILED)
+        self.assertEqual((report["built"], report["failed"], report["not_kept"]), (3, 0, 3))
+        again = self.kjit("warm", "--manifest", self.folder / "manifest", exit_code=FAILED)
+        self.assertIn(f"3 of the 3 kernels built are not in the cache: {self.cache} cannot be written", again.stderr)
+        none = self.kjit("warm", "--manifest", self.folder / "manifest", exit_code=FAILED, KJIT_CACHE_DIR="/dev/null/x")
+        self.assertIn("3 of the 3 kernels built are not in the cache: there is no folder", none.stderr)
+
+    def test_warm__where_nothing_is_to_be_kept_nothing_is_missing(self):
+        manifest = self.write("manifest", self.MANIFEST)
+        self.kjit("doctor")  # makes the folder, which has to be there to be read
+        for mode in "ro", "off":
+            self.assertEqual(self.json("warm", "--manifest", manifest, KJIT_CACHE_MODE=mode)["not_kept"], 0)
+
+    def test_warm__empty_list_of_architectures_is_refused(self):
+        self.refused("warm", "--set", "progression", "--arch", "", naming="--arch is empty")
 
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)

@@ -103,6 +103,7 @@ class Compiling(Folder):
         first = self.runtime.warm([TEXT, other, TEXT], "sm_80", progress=lambda *count: seen.append(count))
         self.assertEqual([first[name] for name in ("requested", "distinct", "built", "failed")], [3, 2, 2, 0])
         self.assertEqual(seen, [(1, 3), (2, 3), (3, 3)])
+        self.assertEqual(first["not_kept"], 0)
         second = self.open().warm([TEXT, other], ["sm_80"])
         self.assertEqual([second[name] for name in ("distinct", "built", "cached")], [2, 0, 2])
 
@@ -153,6 +154,13 @@ class Compiling(Folder):
         stats = self.open(cache_dir=str(self.folder / "kept")).cache_stats()
         self.assertEqual((stats["builds"], stats["hits"]), (1, 1))
 
+
+    def test_warm__says_what_could_not_be_kept(self):
+        blocked = self.write("file", "")
+        report = self.open(cache_dir=str(blocked / "cache")).warm(TEXT, "sm_80")
+        self.assertEqual((report["built"], report["failed"], report["not_kept"]), (1, 0, 1))
+        report = self.open(cache_mode="off").warm(TEXT, "sm_80")
+        self.assertEqual((report["built"], report["not_kept"]), (1, 0))
 
     def test_exit__while_daemon_threads_compile_is_quiet(self):
         """NVRTC takes itself down when the process ends, and a thread that is inside it then would crash."""

@@ -158,7 +158,8 @@ class HttpTest(RemoteCase):
             self.assertLess(server.asked, 8)
 
     def test_http__nobody_listens(self):
-        self.survives(f"http://127.0.0.1:{servers.free_port()}", **DEAD)
+        with servers.deaf_port() as port:
+            self.survives(f"http://127.0.0.1:{port}", **DEAD)
 
     def test_http__read_only_and_write_only_clients(self):
         with servers.faulty() as server:
@@ -307,7 +308,7 @@ class HelperTest(RemoteCase):
         program = self.folder / "ccache-storage-test"
         if not program.exists():
             program.symlink_to(Path(storage_helper.__file__).resolve())
-        attributes = {"log": self.folder / "log", "seconds": 30, **attributes}
+        attributes = {"log": self.folder / "log", "seconds": 900, **attributes}
         url = "ccache+test://somewhere/else|connect_ms=20000|total_ms=20000" + "".join(
             f"|@{name}={value}" for name, value in attributes.items())
         return url, {"PATH": f"{self.folder}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.folder)}

@@ -21,6 +21,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@contextlib.contextmanager
+def deaf_port():
+    """A port at which nobody listens: it is taken, so that no other program can have it meanwhile."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
 def wait_until_open(port, process):
     for _ in range(3000):
         if process.poll() is not None:

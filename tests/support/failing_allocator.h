@@ -55,12 +55,22 @@ static inline void failing_release(void *user, void *memory) {
   if (!failing_allocator_prepared(state, memory)) free(memory);
 }
 
-/* Start counting anew, and fail from call `fail_at` on; FAIL_NEVER only counts. */
+/* Start counting anew with malloc()'s memory, and fail from call `fail_at` on; FAIL_NEVER only counts. Whatever was in
+ * the structure before does not matter. */
 static inline void failing_allocator_reset(struct failing_allocator *state, long fail_at) {
   atomic_store(&state->calls, 0);
   atomic_store(&state->live, 0);
   atomic_store(&state->fail_at, fail_at);
   atomic_store(&state->once, 0);
+  atomic_store(&state->prepared_used, 0);
+  state->prepared = NULL;
+  state->prepared_bytes = 0;
+}
+
+/* After the reset: hand out these bytes in place of malloc()'s. */
+static inline void failing_allocator_prepare(struct failing_allocator *state, void *memory, size_t bytes) {
+  state->prepared = memory;
+  state->prepared_bytes = bytes;
 }
 
 /* The hooks to pass to kjit_runtime_options or mem_init(). */

@@ -1,6 +1,6 @@
 /* A fake nvJitLink as a library that stands beside the fake NVRTC. What it links is what that one gives as LTO-IR, the
- * source; the word BADLINK in it crashes, HOLDLINK takes one second, anything else gives the cubin that the fake
- * compiler would have given. */
+ * source; the word BADLINK in it crashes, HOLDLINK and a path takes until that file is there, anything else gives the
+ * cubin that the fake compiler would have given. */
 #include "support/fake_nvrtc.h"
 
 #include <signal.h>
@@ -45,7 +45,7 @@ int nvJitLinkAddData(void *handle, int type, const void *data, size_t bytes, con
 int nvJitLinkComplete(void *handle) {
   const struct fake_link *link = handle;
   if (strstr(link->source, "BADLINK")) raise(SIGSEGV);
-  if (strstr(link->source, "HOLDLINK")) sleep(1);
+  fake_wait_for_file(link->source, "HOLDLINK ");
   return 0;
 }
 

@@ -5,12 +5,14 @@
 #define KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 
 #include <elf.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "jit/toolkit/nvrtc.h"
 
@@ -96,6 +98,22 @@ static inline void fake_nvrtc_cubin(const char *source, void *cubin, size_t byte
     state = state * 6364136223846793005u + 1442695040888963407u;
     ((unsigned char *)cubin)[i] = (unsigned char)(state >> 56);
   }
+}
+
+/* Wait for the file whose path stands behind this word in the source, to the line's end; no word, no wait. The file
+ * "PATH-begun" says that the wait has begun. After minutes it ends by itself, so that a caller who was to give up and
+ * did not is told by what he gets, and not by a test that hangs. */
+#define FAKE_WAIT_MS 300000
+static inline void fake_wait_for_file(const char *source, const char *word) {
+  char path[600], begun[610];
+  const char *const found = strstr(source, word);
+  if (!found) return;
+  const char *const named = found + strlen(word);
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(named, "\n"), named);
+  snprintf(begun, sizeof begun, "%s-begun", path);
+  close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  for (int ms = 0; ms < FAKE_WAIT_MS && access(path, F_OK); ms++)
+    (void)usleep(1000);
 }
 
 static inline nvrtcResult fake_version(int *major, int *minor) {

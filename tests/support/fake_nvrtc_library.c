@@ -1,6 +1,6 @@
 /* The fake compiler of fake_nvrtc.h as a library that NVRTC's users can open. A word in the source says what it does:
- * CRASH, ABORT, HANG, EAT (memory without end), LEAVE (exit), SLOW (one second, in which nobody is asked); anything
- * else compiles. */
+ * CRASH, ABORT, HANG, EAT (memory without end), LEAVE (exit), WAITS and a path (until that file is there; nobody is
+ * asked meanwhile); anything else compiles. */
 #include "support/fake_nvrtc.h"
 
 #include <signal.h>
@@ -24,7 +24,7 @@ static void misbehave(const char *source) {
     (void)usleep(1000);
   if (strstr(source, "EAT")) eat_memory();
   if (strstr(source, "LEAVE")) _exit(3);
-  if (strstr(source, "SLOW")) sleep(1);
+  fake_wait_for_file(source, "WAITS ");
 }
 
 /* Each function under the name by which it is looked up; <nvrtc.h>, which fake_nvrtc.h includes, declares them. */

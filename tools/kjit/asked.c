@@ -20,6 +20,7 @@ int asked_check(const struct asked *asked, const char *command) {
     return usage_error("%s: at least one of --set and --manifest is needed", command);
   if (asked->family != NULL && asked->sets.count == 0)
     return usage_error("%s: --family says whose --set is meant, and there is none", command);
+  if (asked->archs != NULL && asked->archs[0] == '\0') return usage_error("%s: --arch is empty", command);
   if (asked->sets.count > 0 && asked->archs == NULL) return usage_error("%s: --set needs --arch", command);
   return -1;
 }

@@ -49,7 +49,8 @@ struct bundle_piece {
 };
 
 /* Write the pieces one after another as the file `path`, with this mode less the umask. The file is complete or not
- * there: it is written beside its place and renamed. */
+ * there: it is written beside its place and renamed. KJIT_ERR_IO: that failed, or a device, pipe or socket has its
+ * place. */
 kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
                               kjit_error *error);
 

@@ -62,7 +62,7 @@ static kjit_status list_build(const struct bundle_options *options, const struct
   struct progress progress;
   interrupt_catch();
   progress_start(&progress);
-  kjit_status status = warm_pool_run(list, options->jobs, 0, progress_show, &progress, &results, error);
+  kjit_status status = warm_pool_run(list, options->jobs, 0, progress_show, &progress, &results, NULL, error);
   interrupt_release();
   if (status == KJIT_OK) status = results_check(list, results, error);
   warm_results_free(results);

@@ -2,7 +2,8 @@
  * `--c-source` asks for.
  *
  * A file is written under a temporary name beside its final place, flushed to the disk and renamed, so that a reader
- * never sees half of it and a failure leaves the old file as it was. One thread. */
+ * never sees half of it and a failure leaves the old file as it was. What is there already and is no regular file, such
+ * as a device or a pipe, stays what it is. One thread. */
 #include "bundle.h"
 
 #include <ctype.h>
@@ -44,6 +45,10 @@ static kjit_status temporary_write(int file, const char *temporary, const char *
 kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
                               kjit_error *error) {
   char temporary[4096];
+  struct stat there;
+  /* Links are followed, because /dev/stdout is one; a folder refuses the rename by itself. */
+  if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
+    return error_say(error, KJIT_ERR_IO, "%s cannot be written: it is there, and is no regular file", path);
   if (snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= (int)sizeof temporary)
     return error_say(error, KJIT_ERR_INVALID_ARG, "%.80s…: the path is too long", path);
   const int file = mkstemp(temporary);

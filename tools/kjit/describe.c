@@ -42,7 +42,7 @@ static int list_cards(bool json) {
   }
   if (json) return print_json(cards);
   json_decref(cards);
-  return EXIT_DONE;
+  return print_text("");
 }
 
 static kjit_status find_card(const char *name, kjit_device_info *card, kjit_error *error) {
@@ -73,7 +73,7 @@ static int describe(const char *problem_text, const char *card_name, bool json) 
   printf("%s %s\n", kjit_family_name(config.family), text);
   if (front.family)
     printf("behind %s, which copies K and V into rows of whole lines\n", kjit_family_name(front.family));
-  return EXIT_DONE;
+  return print_text("");
 }
 
 static int run_describe(int argc, char **argv) {

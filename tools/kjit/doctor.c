@@ -117,7 +117,7 @@ static void print_abilities(const kjit_doctor_report *report) {
   printf("\ncompile   %s\n",
          compiles ? "yes, for every architecture that this NVRTC knows" : "no: only what the cache holds can be used");
   printf("run       %s\n", runs ? "yes" : "no: kernels can be compiled and cached here for machines that have a GPU");
-  printf("keep      %s\n", report->cache_status == KJIT_OK && report->cache_mode != KJIT_CACHE_OFF
+  printf("keep      %s\n", report->cache_status == KJIT_OK && report->cache_mode == KJIT_CACHE_RW
                                ? "yes, from one process to the next"
                                : "no: what is compiled lives as long as its process");
 }

@@ -48,11 +48,11 @@ int main(int argc, char **argv) {
   }
   if (is_any_of(argv[1], "help", "--help", "-h")) {
     print_overview(stdout);
-    return EXIT_DONE;
+    return print_text("");
   }
   if (is_any_of(argv[1], "version", "--version", "-V")) {
     printf("kjit %s\n", kjit_version());
-    return EXIT_DONE;
+    return print_text("");
   }
   const struct command *command = command_find(argv[1]);
   if (command != NULL) return command->run(argc - 1, argv + 1);

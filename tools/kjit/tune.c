@@ -131,7 +131,7 @@ static kjit_status compile_all(struct tune *tune, kjit_error *error) {
   if (status == KJIT_OK) {
     fprintf(stderr, "kjit: compiling %zu kernels\n", request_list_make_distinct(&list));
     progress_start(&progress);
-    status = warm_pool_run(&list, tune->options->jobs, 0, progress_show, &progress, &results, error);
+    status = warm_pool_run(&list, tune->options->jobs, 0, progress_show, &progress, &results, NULL, error);
   }
   tune->report.interrupted = interrupt_signal() != 0;
   if (status == KJIT_OK && !tune->report.interrupted) fields_judge(tune, &list, results);

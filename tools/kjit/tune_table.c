@@ -3,12 +3,13 @@
  * it. One thread; two processes must not write the same file. */
 #include "tune_table.h"
 
+#include "bundle.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The same bound as the library's (tune_store.c): a larger file is no tuned table. */
 #define TABLE_MAX ((size_t)8 << 20)
@@ -40,32 +41,14 @@ static kjit_status read_table(const char *path, char **text, kjit_error *error) 
   return status;
 }
 
-static bool write_all(FILE *stream, const char *text) {
-  return fputs(text, stream) >= 0 && fflush(stream) == 0 && fsync(fileno(stream)) == 0;
-}
-
-static kjit_status write_table(const char *path, const char *text, kjit_error *error) {
-  char temporary[4096];
-  const int bytes = snprintf(temporary, sizeof temporary, "%s.new-%ld", path, (long)getpid());
-  if (bytes < 0 || (size_t)bytes >= sizeof temporary)
-    return error_say(error, KJIT_ERR_INVALID_ARG, "--out: the path is too long");
-  FILE *stream = fopen(temporary, "wx");
-  if (stream == NULL) return io_error(temporary, error);
-  bool written = write_all(stream, text);
-  written = fclose(stream) == 0 && written;
-  if (written && rename(temporary, path) == 0) return KJIT_OK;
-  const kjit_status status = io_error(path, error);
-  (void)unlink(temporary);
-  return status;
-}
-
 kjit_status tune_table_put(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *result,
                            const char *path, kjit_error *error) {
   char *before = NULL, *text = NULL;
   if (path == NULL) return kjit_tune_publish(runtime, device, result, error);
   kjit_status status = read_table(path, &before, error);
   if (status == KJIT_OK) status = kjit_tune_print(runtime, device, result, before, &text, error);
-  if (status == KJIT_OK) status = write_table(path, text, error);
+  const struct bundle_piece piece = {text, text != NULL ? strlen(text) : 0};
+  if (status == KJIT_OK) status = bundle_file_write(path, 0666, &piece, 1, error);
   kjit_text_free(runtime, text);
   free(before);
   return status;

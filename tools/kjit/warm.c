@@ -55,6 +55,7 @@ struct warm_report {
   size_t built, cached, failed, cancelled;
   double seconds;
   kjit_status worst; /* of the first failure */
+  struct warm_counts counts;
 };
 
 static int options_check(struct warm_options *options) {
@@ -123,12 +124,13 @@ static void print_failures(const struct request_list *list, const struct warm_re
 
 static int print_report(const struct warm_options *options, const struct warm_report *report, json_t *failures) {
   if (options->json)
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "requested",
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "requested",
                                 (json_int_t)report->requested, "distinct", (json_int_t)report->distinct, "left_out",
                                 (json_int_t)report->left_out, "in_shard", (json_int_t)report->in_shard, "built",
                                 (json_int_t)report->built, "cached", (json_int_t)report->cached, "failed",
-                                (json_int_t)report->failed, "interrupted", (json_int_t)report->cancelled, "seconds",
-                                report->seconds, "jobs", (json_int_t)options->jobs, "failures", failures));
+                                (json_int_t)report->failed, "interrupted", (json_int_t)report->cancelled, "not_kept",
+                                (json_int_t)report->counts.unkept, "seconds", report->seconds, "jobs",
+                                (json_int_t)options->jobs, "failures", failures));
   json_decref(failures);
   printf("%zu requested, %zu distinct", report->requested, report->distinct);
   if (report->left_out > 0) printf(" (and %zu that their architecture cannot run)", report->left_out);
@@ -147,6 +149,14 @@ static void print_interrupted(const struct warm_report *report) {
           report->in_shard - report->cancelled, report->in_shard, report->cancelled);
 }
 
+/* A cache that stays empty is a failure here: filling it is all that the command is for. */
+static int say_unkept(const struct warm_report *report) {
+  const char *const path = report->counts.cache_path;
+  return failure("%llu of the %zu kernels built are not in the cache: %s%s%s; 'kjit doctor' says why",
+                 (unsigned long long)report->counts.unkept, report->built, path[0] != '\0' ? "" : "there is no folder",
+                 path, path[0] != '\0' ? " cannot be written" : "");
+}
+
 /* Take out of the list what need not be built. What could not be looked up, as after an interrupt, stays in it. */
 static kjit_status leave_out_present(const struct warm_options *options, struct request_list *list,
                                      struct warm_report *report, struct progress *progress, kjit_error *error) {
@@ -155,7 +165,7 @@ static kjit_status leave_out_present(const struct warm_options *options, struct 
   bool *const present = calloc(all + 1, sizeof *present);
   if (present == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu answers", all);
   const kjit_status status =
-      warm_pool_run(list, options->jobs, KJIT_BUILD_NO_COMPILE, progress_show, progress, &results, error);
+      warm_pool_run(list, options->jobs, KJIT_BUILD_NO_COMPILE, progress_show, progress, &results, NULL, error);
   if (status == KJIT_OK) {
     for (size_t i = 0; i < all; i++)
       present[i] = results[i].status == KJIT_OK;
@@ -177,7 +187,8 @@ static int warm_list(const struct warm_options *options, struct request_list *li
   const double started = progress.started;
   if (options->resume) ran = leave_out_present(options, list, report, &progress, &error);
   if (options->resume) progress_start(&progress);
-  if (ran == KJIT_OK) ran = warm_pool_run(list, options->jobs, 0, progress_show, &progress, &results, &error);
+  if (ran == KJIT_OK)
+    ran = warm_pool_run(list, options->jobs, 0, progress_show, &progress, &results, &report->counts, &error);
   interrupt_release();
   if (ran != KJIT_OK) return report_failure(options->json, &error, NULL);
   report->seconds = seconds_now() - started;
@@ -186,7 +197,8 @@ static int warm_list(const struct warm_options *options, struct request_list *li
   const int code = print_report(options, report, failures_json(list, results));
   warm_results_free(results);
   if (report->cancelled > 0) print_interrupted(report);
-  return report->failed > 0 ? exit_code_of(report->worst) : code;
+  if (report->failed > 0) return exit_code_of(report->worst);
+  return report->counts.unkept > 0 ? say_unkept(report) : code;
 }
 
 /* Cut the list to this machine's shard. */

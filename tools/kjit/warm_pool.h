@@ -12,15 +12,21 @@ struct warm_result {
   char message[496]; /* what went wrong, "" where it did not */
 };
 
+/* What the runtime counted of a run. */
+struct warm_counts {
+  uint64_t unkept;      /* kernels that were built and could not be written into the cache folder */
+  char cache_path[512]; /* of that folder; "" when none could be opened */
+};
+
 /* Told now and then, and once at the end. */
 typedef void (*warm_progress)(void *user, size_t done, size_t total);
 
 /* Get or build every request, `jobs` at a time, with flags KJIT_BUILD_*. `*results` has list->count items, freed with
  * warm_results_free(). KJIT_OK says that every request has a result, good or bad. A signal that interrupt.h catches
  * ends the work: what was not finished then has KJIT_ERR_CANCELLED. With KJIT_COMPILE_SERVER=off threads of this
- * process compile. */
+ * process compile. `counts` may be NULL. */
 kjit_status warm_pool_run(const struct request_list *list, size_t jobs, uint32_t flags, warm_progress progress,
-                          void *user, struct warm_result **results, kjit_error *error);
+                          void *user, struct warm_result **results, struct warm_counts *counts, kjit_error *error);
 void warm_results_free(struct warm_result *results); /* accepts NULL */
 
 #endif

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -95,6 +96,14 @@ static int replace_file(const struct builder *builder, const char *path, const v
   return done;
 }
 
+/* The rename would take the place of a device, a pipe or a socket, for root that of /dev/null too. A folder refuses it
+ * by itself. Links are followed, because /dev/stdout is one. */
+static kjit_status check_replaceable(const char *path, kjit_error *error) {
+  struct stat there;
+  if (stat(path, &there) || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_IO, "cannot write %s: it is there, and is no regular file", path);
+}
+
 static kjit_status export_to(struct builder *builder, struct bundle_writer *writer, const char *path,
                              kjit_error *error) {
   void *data = NULL;
@@ -112,10 +121,12 @@ kjit_status builder_cache_export(struct builder *builder, const char *path, cons
                                  kjit_cache_report *report, kjit_error *error) {
   error_clear(error);
   if (!path || !*path) return error_invalid(error, "path", "must name a file");
+  kjit_status status = check_replaceable(path, error);
+  if (status != KJIT_OK) return status;
   /* Without a compressor, because the library can only unpack; `kjit bundle create` compresses. */
   struct bundle_writer *writer = bundle_writer_create(builder->mem, NULL, NULL);
   if (!writer) return error_no_memory(error);
-  kjit_status status = builder_cache_bundle(builder, writer, filter, report, error);
+  status = builder_cache_bundle(builder, writer, filter, report, error);
   if (status == KJIT_OK) status = export_to(builder, writer, path, error);
   bundle_writer_destroy(writer);
   return status;

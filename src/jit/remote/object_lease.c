@@ -48,14 +48,17 @@ static kjit_remote_answer drop(const kjit_remote_store *store, const char *name,
   return left_ms ? store->remove(store->user, name, left_ms) : KJIT_REMOTE_FAILED;
 }
 
-/* Is the lease that another put there over? What is no lease is over too. A clock that is wrong costs a build, or a
- * wait within its bound. */
-static bool is_over(const kjit_remote_store *store, const char *name, uint32_t seconds, int64_t deadline_ns) {
+/* What the lease that another put there says: KJIT_REMOTE_ABSENT: the other has it; KJIT_REMOTE_DONE: it is over, as
+ * is what is no lease; KJIT_REMOTE_FAILED. One that is gone meanwhile counts as the other's, who has just given it back
+ * and put the entry before. A clock that is wrong costs a build, or a wait within its bound. */
+static kjit_remote_answer ask_whether_over(const kjit_remote_store *store, const char *name, uint32_t seconds,
+                                           int64_t deadline_ns) {
   struct lease_text text = {.bytes = 0};
-  if (get(store, name, &text, deadline_ns) != KJIT_REMOTE_DONE) return false;
-  if (strncmp(text.data, LEASE_HEAD, sizeof LEASE_HEAD - 1) != 0) return true;
+  const kjit_remote_answer answer = get(store, name, &text, deadline_ns);
+  if (answer != KJIT_REMOTE_DONE) return answer;
+  if (strncmp(text.data, LEASE_HEAD, sizeof LEASE_HEAD - 1) != 0) return KJIT_REMOTE_DONE;
   const long long expiry = strtoll(text.data + sizeof LEASE_HEAD - 1, NULL, 10), now = (long long)time(NULL);
-  return expiry <= now || expiry - 2 * (long long)seconds > now;
+  return expiry <= now || expiry - 2 * (long long)seconds > now ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
 }
 
 /* Does the store heed the condition? Asked by putting the lease that was just put once more. */
@@ -79,7 +82,8 @@ kjit_remote_answer object_lease_take(const kjit_remote_store *store, atomic_bool
   kjit_remote_answer answer = put(store, name, text, seconds, deadline_ns);
   if (answer == KJIT_REMOTE_ABSENT) {
     atomic_store(works, true);
-    if (!is_over(store, name, seconds, deadline_ns)) return answer;
+    answer = ask_whether_over(store, name, seconds, deadline_ns);
+    if (answer != KJIT_REMOTE_DONE) return answer;
     /* Two may remove it at the same time, and both build then, which costs time alone. */
     (void)drop(store, name, deadline_ns);
     answer = put(store, name, text, seconds, deadline_ns);

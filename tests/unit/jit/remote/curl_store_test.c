@@ -73,7 +73,19 @@ static void test_curl_store__lease_asks_no_more_when_its_time_is_over(void **sta
   struct script script = {.lasts_ms = SHORT_MS / 2 + 10, .codes = {412, 200, 204, 201, 412}};
   kjit_remote_store store = open_store(&script);
   assert_int_equal(KJIT_REMOTE_FAILED, object_lease_take(&store, &leases_work, NAME, "owner", 30, SHORT_MS));
-  assert_in_range(fake_curl.performed, 1, 2);
+  assert_in_range(fake_curl.performed, 0, 2); /* on a busy machine the time may be over before the first */
+  store.close(store.user);
+}
+
+/* A store that refuses the lease and cannot say whose it is would else be waited for until the bound. */
+static void test_curl_store__lease_that_cannot_be_read_is_a_failure(void **state) {
+  (void)state;
+  struct script broken = {.codes = {412, 500}}, given_back = {.codes = {412, 404}};
+  kjit_remote_store store = open_store(&broken);
+  assert_int_equal(KJIT_REMOTE_FAILED, object_lease_take(&store, &leases_work, NAME, "owner", 30, TOTAL_MS));
+  store.close(store.user);
+  store = open_store(&given_back);
+  assert_int_equal(KJIT_REMOTE_ABSENT, object_lease_take(&store, &leases_work, NAME, "owner", 30, TOTAL_MS));
   store.close(store.user);
 }
 
@@ -83,7 +95,7 @@ static void test_curl_store__release_keeps_one_bound(void **state) {
       .lasts_ms = SHORT_MS + 10, .codes = {200, 204}, .bodies = {"kjit-lease 1 1000 owner\n", NULL}};
   kjit_remote_store store = open_store(&script);
   assert_int_equal(KJIT_REMOTE_FAILED, object_lease_release(&store, NAME, "owner", SHORT_MS));
-  assert_int_equal(1, fake_curl.performed);
+  assert_in_range(fake_curl.performed, 0, 1);
   store.close(store.user);
 }
 
@@ -128,6 +140,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_curl_store__lease_of_several_requests_keeps_one_bound),
       cmocka_unit_test(test_curl_store__lease_asks_no_more_when_its_time_is_over),
+      cmocka_unit_test(test_curl_store__lease_that_cannot_be_read_is_a_failure),
       cmocka_unit_test(test_curl_store__release_keeps_one_bound),
       cmocka_unit_test(test_curl_store__server_without_conditions_has_no_leases),
       cmocka_unit_test(test_curl_store__codes_mean_what_http_says),
