@@ -165,8 +165,7 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments_layout__broadcast_keys_pass),
       cmocka_unit_test(test_flash_arguments_layout__head_dim_must_be_contiguous),
       cmocka_unit_test(test_flash_arguments_layout__strides_must_be_multiples_of_8),
-      cmocka_unit_test(
-          test_flash_arguments_layout__of_strides_that_follow_from_a_head_size_the_head_size_is_named),
+      cmocka_unit_test(test_flash_arguments_layout__of_strides_that_follow_from_a_head_size_the_head_size_is_named),
       cmocka_unit_test(test_flash_arguments_layout__stride_of_a_single_element_axis_is_ignored),
       cmocka_unit_test(test_flash_arguments_layout__negative_strides_are_refused),
       cmocka_unit_test(test_flash_arguments_layout__output_strides_must_be_positive),
