@@ -63,8 +63,8 @@ struct Worker {
   }
 
 private:
-  // While nobody knows yet what there is to do, one step is gone through with scores of nothing, without its loads and
-  // products, because its code comes from memory the first time, which takes longer than what it computes.
+  // Until the first job is known, one step runs on made-up scores, without loads and products, so that its code comes
+  // into the instruction cache: the first time it comes from memory, which takes longer than what it computes.
   KJIT_DEVICE void begin_rehearsal() {
     is_rehearsal = p.batch > 0; // always, which the compiler does not know: it must not make a copy of the code
     rows = SERVING_SM90_M;
