@@ -123,7 +123,7 @@ struct Merge {
   }
 
 private:
-  KJIT_DEVICE int *started() const { return p.meetings + segment.tile * DECODE_MEETING_INTS; }
+  KJIT_DEVICE int *started() const { return p.merge_counters + segment.tile * DECODE_MERGE_COUNTERS; }
   KJIT_DEVICE int *word() const { return started() + 1; } // arrived, and claims << 16
   KJIT_DEVICE int *done() const { return started() + 2; } // slices that are merged
 

@@ -16,8 +16,8 @@
 #include <kjit/warp.cuh>
 
 #include "attention_serving_sm90/config.cuh"
-#include "attention_serving_sm90/meeting.cuh"
 #include "attention_serving_sm90/shared.cuh"
+#include "attention_serving_sm90/slice_merge.cuh"
 
 #include "attention_serving/output.cuh"
 #include "attention_serving/rotary.cuh"
@@ -75,11 +75,11 @@ private:
   KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows packed(p, tile.s, tile.head, tile.index);
     const Output output{p, packed, tile.sequence};
-    const Meeting meeting{output, share, is_last, at.work()};
+    const SliceMerge merge{output, share, is_last, at.work()};
     int block = 0, end = 1;
     if (!is_rehearsal) {
       rows = packed.count();
-      if (share.first != share.last) meeting.begin();
+      if (share.first != share.last) merge.begin();
       start(tile, packed);
       block = share.from;
       end = share.to;
@@ -91,9 +91,9 @@ private:
     if (share.first == share.last) {
       store(output);
     } else {
-      const bool may_wait = meeting.may_wait();
-      keep(meeting.own_partial());
-      meeting.arrive(may_wait);
+      const bool may_wait = merge.may_wait();
+      keep(merge.own_partial());
+      merge.arrive(may_wait);
     }
   }
 
