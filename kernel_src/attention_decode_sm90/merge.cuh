@@ -12,7 +12,7 @@
 //      of the runs, and stores it. A block without a slice leaves. It can wait safely: it waits only for blocks that
 //      have started, and a block does not wait before it arrives.
 //   4. The last to arrive merges the slices that nobody has claimed; no claim can come after it.
-//   5. Who finishes the last slice sets the counters to zero for the next launch.
+//   5. The block that finishes the last slice sets the counters to zero for the next launch.
 // The order of the sums depends on the parameters alone, so that repeated launches are equal to the bit.
 //
 // A partial result, in floats: O [rows][head_dim_v] relative to the row's maximum, not divided by its sum; then {

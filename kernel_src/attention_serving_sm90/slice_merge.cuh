@@ -13,7 +13,7 @@
 //      of the runs, and stores it. A block without a slice leaves. It can wait safely: it waits only for blocks that
 //      have started, and a block does not wait before it arrives.
 //   4. The last to arrive merges the slices that nobody has claimed; no claim can come after it.
-//   5. Who finishes the last slice sets the counters to zero for the next launch.
+//   5. The block that finishes the last slice sets the counters to zero for the next launch.
 // A tile's counters are at its first run, which begins no other tile that it does not end. The order of the sums
 // depends on the schedule alone, so that repeated launches are equal to the bit.
 #pragma once

@@ -32,8 +32,8 @@ PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fp
 ENDS_ITS_PROCESS = "src/jit/server/worker.c"
 OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
 
-# Threads meet in the ways of src/base/threads, which ARCHITECTURE.md lists. Whoever needs another one adds it there, or
-# says here why his file alone does without.
+# Threads meet in the ways of src/base/threads, which ARCHITECTURE.md lists. A file that needs another one is
+# named here, with the reason.
 MEETING = (
     (re.compile(r"\batomic_compare_exchange\w*"), {
         "src/jit/remote/remote_tier.c": "of the callers of a store that failed, one sets the time of the next try",
