@@ -203,8 +203,8 @@ private:
     }
   }
 
-  // What moves the new keys of a tile: all warps but the loader's. The first warp has other work, so it takes the last
-  // turn.
+  // What moves the new keys of a tile: the warps but the loader's, the first of which has other work, and so comes
+  // last.
   static KJIT_DEVICE append::NewKeys new_keys(const attention_serving_one_part_params &p, const Part &part, char *work,
                                               int first, int warp, int lane) {
     return {p.all, (Chunk *)(work + cfg::kKeptAt), part.sequence, part.head, first, turn(warp), kLoader, lane};
@@ -221,8 +221,8 @@ private:
   }
 
   // What calls with new keys do first: rotate the warp's rows of Q, on their way to shared memory, and write the new
-  // keys to the cache. It is not inlined, so that the code of calls without new keys lies in one piece; and it is
-  // called before the accumulators hold anything.
+  // keys to the cache. It is no part of the kernel's own code, which lies in one piece for calls without new keys; and
+  // nothing of the accumulators lives yet.
   static __device__ __noinline__ void prepare(const attention_serving_one_part_params &p, Part part, char *work,
                                               int first, int warp, int lane) {
     const int rows = p.rows_q * p.group, left = rows - warp * 16;

@@ -81,8 +81,8 @@ constexpr bool kHasKeep = SM90_HAS_KEEP(KJIT_split, cfg::kPackGqa, cfg::kConsume
 constexpr bool kHasKeep = false;
 #endif
 
-// The start is rounded up to the swizzle's pattern, so the host asks for that many bytes more, and for a variant's
-// words on top of what the config alone needs.
+// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
+// outside. A variant's words come on top of what the config alone needs.
 static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
               "shared_bytes: what the host asks for is what is used");
 
