@@ -52,7 +52,7 @@ struct Adder {
 private:
   static constexpr int kThere = 2;
 
-  // Is this block the first at a tile of sums? Who is not waits until the first one's part has been stored.
+  // Is this block the first one to add to a tile of sums? The others wait here until the first one's part is stored.
   KJIT_DEVICE static bool claim(int *state) {
     if (atomicCAS(state, 0, 1) == 0) return true;
     while (ld_acquire(state) != kThere)

@@ -40,14 +40,13 @@ constexpr int kDqBarriers = cfg::kSumsDq ? 2 * cfg::kConsumers : 0;
 constexpr int kDsBarriers = cfg::kStaggered ? 2 * cfg::kDsStages : 0;
 constexpr int kPBarriersFrom = kStepBarriers + kDqBarriers + kDsBarriers;
 constexpr int kTileBarriersFrom = kPBarriersFrom + (cfg::kSplits ? 2 : 0);
-// Of two places of tiles full and empty; of two own tiles empty, of the own value tile empty, of two own tiles full;
-// and the places, 16 bytes each.
+// The last mbarriers, of a persistent block: "full" and "empty" of two slots for a tile's coordinates; "empty" of two
+// own tiles and of the own value tile; "full" of two own tiles. Behind them lie the two slots, 16 bytes each.
 constexpr int kBarriers = kTileBarriersFrom + (cfg::kPersistent ? BACKWARD_SM90_TILE_BARRIERS : 0);
-static_assert(!cfg::kPersistent || kTileBarriersFrom % 2 == 1, "the places are aligned");
+static_assert(!cfg::kPersistent || kTileBarriersFrom % 2 == 1, "the slots are aligned");
 constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
 
-// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
-// outside.
+// The start is rounded up to the swizzle's pattern, so the host asks for that many bytes more.
 static_assert((cfg::kIsBegin ? 0 : (cfg::kIsEnd ? cfg::kGroupBytes : kBytes) + BACKWARD_SM90_ALIGNMENT - 1) ==
                   KJIT_shared_bytes,
               "shared_bytes: what the host asks for is what is used");

@@ -11,7 +11,7 @@ enum {
   DECODE_BARRIER_BYTES = 8,       /* of an mbarrier                                               */
   DECODE_REGISTER_HEAD_DIM = 128, /* up to this head_dim Q lies in registers                      */
   DECODE_SCRATCH_FLOATS = 6,      /* floats of each thread for adding up partial results          */
-  DECODE_MEETING_INTS = 4         /* counters of a tile that lies in several runs (merge.cuh)     */
+  DECODE_MERGE_COUNTERS = 4       /* counters of a tile that lies in several runs (merge.cuh)     */
 };
 
 #endif

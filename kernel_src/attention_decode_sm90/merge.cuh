@@ -12,7 +12,7 @@
 //      of the runs, and stores it. A block without a slice leaves. It can wait safely: it waits only for blocks that
 //      have started, and a block does not wait before it arrives.
 //   4. The last to arrive merges the slices that nobody has claimed; no claim can come after it.
-//   5. Who finishes the last slice sets the counters to zero for the next launch.
+//   5. The block that finishes the last slice sets the counters to zero for the next launch.
 // The order of the sums depends on the parameters alone, so that repeated launches are equal to the bit.
 //
 // A partial result, in floats: O [rows][head_dim_v] relative to the row's maximum, not divided by its sum; then {
@@ -123,7 +123,7 @@ struct Merge {
   }
 
 private:
-  KJIT_DEVICE int *started() const { return p.meetings + segment.tile * DECODE_MEETING_INTS; }
+  KJIT_DEVICE int *started() const { return p.merge_counters + segment.tile * DECODE_MERGE_COUNTERS; }
   KJIT_DEVICE int *word() const { return started() + 1; } // arrived, and claims << 16
   KJIT_DEVICE int *done() const { return started() + 2; } // slices that are merged
 

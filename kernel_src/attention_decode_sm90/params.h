@@ -33,7 +33,7 @@ struct attention_decode_sm90_params {
   float scale;              /* softmax scale, above 0 */
   float scale_log2;         /* scale * log2(e) */
   float *partials;          /* [2 * runs] partial results, as merge.cuh lays them out; null when no tile crosses runs */
-  int *meetings;            /* [tiles][4] counters (merge.cuh), all zero before and after a launch */
+  int *merge_counters;      /* [tiles][4] counters (merge.cuh), all zero before and after a launch */
 };
 
 #endif

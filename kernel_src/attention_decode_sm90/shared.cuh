@@ -22,8 +22,7 @@ constexpr int kBarriers = 4 * cfg::kStages;
 constexpr int kWordAt = kBarriersAt + DECODE_BARRIER_BYTES * kBarriers;
 constexpr int kBytes = kWordAt + DECODE_BARRIER_BYTES;
 
-// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
-// outside.
+// The start is rounded up to the swizzle's pattern, so the host asks for that many bytes more.
 static_assert(kBytes + DECODE_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: the host asks for what is used");
 
 } // namespace shared

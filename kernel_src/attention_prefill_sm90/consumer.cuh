@@ -93,8 +93,8 @@ private:
     pass_turn();
   }
 
-  // All threads of this consumer have waited for a buffer before it is given back, because a phase that a thread misses
-  // is over when it looks. Products see to that where there are any.
+  // A buffer is given back only when all threads of this consumer have waited for it: a thread that came later would
+  // wait for a phase that is over. Where there are products, these order the threads.
   KJIT_DEVICE void meet() const { bar_sync(own_barrier(), kThreadsPerWarpgroup); }
 
   KJIT_DEVICE void pass_values() {

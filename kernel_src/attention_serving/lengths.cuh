@@ -34,7 +34,7 @@ KJIT_DEVICE int cache_capacity(const attention_serving_params &p, int first_of_a
   return p.page_size ? p.max_pages * p.page_size : p.rows_k - first_of_all;
 }
 
-// Keys of sequence b that the cache holds before anything is appended. -1 and the like stay what they are.
+// Keys of sequence b that the cache holds before anything is appended. A negative length is returned as it is.
 KJIT_DEVICE int cached_keys(const attention_serving_params &p, int b) {
   if (p.used_k) return p.used_k[b];
   if (p.cu_k) return p.cu_k[b + 1] - p.cu_k[b];
@@ -46,8 +46,8 @@ KJIT_DEVICE int new_keys(const attention_serving_params &p, int b) {
   return p.cu_new ? at_least_0(p.cu_new[b + 1] - p.cu_new[b]) : p.rows_new;
 }
 
-// Has each sequence the same rows, its own row of the cache or of the page table, and a length of its own? Then what
-// follows is a few instructions of sequence_of()'s.
+// Has each sequence the same number of query rows, its own row of the cache or of the page table, and a length of its
+// own? Then usual_sequence() gives what sequence_of() does, in a few instructions.
 KJIT_DEVICE bool is_usual(const attention_serving_params &p) {
   return p.used_k && !p.cu_q && !p.used_q && !p.cu_k && !p.cu_new && !p.leftpad && !p.cache_index && !p.least_rows &&
          !p.most_rows && (p.page_size || p.batch <= p.cache_rows);
@@ -69,7 +69,7 @@ KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   const int pad = p.leftpad ? at_least_0(p.leftpad[b]) : 0;
   const int first_of_all = p.cu_k && !p.page_size ? p.cu_k[b] : 0;
   s.first_slot = first_of_all + pad;
-  // Any length may be given, so that nothing is added to it before it is cut.
+  // The caller may have given any number, so it is cut before anything is added to it.
   const int cached = cached_keys(p, b), added = new_keys(p, b), capacity = cache_capacity(p, first_of_all);
   const int keys = cached > capacity - added ? capacity : cached + added;
   s.keys = at_least_0(at_least_0(keys) - pad);

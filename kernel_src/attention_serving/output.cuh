@@ -21,7 +21,7 @@ struct Output {
     float maximum, sum; // the largest score times log2 e, and the sum of exp2(score * log2 e - maximum)
   };
 
-  // The factor by which what is relative to `maximum` is made relative to `to`. No key, no weight.
+  // The factor by which what is relative to `maximum` is made relative to `to`. It is 0 where there was no key.
   static KJIT_DEVICE float weight(float maximum, float to) {
     return maximum == masked_score() ? 0.0f : ex2_approx(maximum - to);
   }

@@ -37,7 +37,7 @@ KJIT_DEVICE int64_t tiles_for(const attention_serving_params &p, int64_t rows) {
 
 // The sum over t < tiles of first + t * rows_of_tile(p), each cut to [0, most].
 KJIT_DEVICE int64_t cut_sum(const attention_serving_params &p, int64_t tiles, int64_t first, int64_t most) {
-  if (tiles == 1) return first < 0 ? 0 : first < most ? first : most; // what decoding asks for, without the rest
+  if (tiles == 1) return first < 0 ? 0 : first < most ? first : most; // as in decoding
   int64_t none = first >= 0 ? 0 : tiles_for(p, -first);               // tiles before: their term is 0
   int64_t full = most <= first ? 0 : tiles_for(p, most - first);      // tiles from here on: `most`
   none = none < tiles ? none : tiles;

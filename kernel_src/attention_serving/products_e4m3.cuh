@@ -39,7 +39,7 @@ struct NarrowProducts {
 
   const uint32_t k, v;         // the lane's address in the first tiles
   uint32_t q[kSegments][4][4]; // A operands, 64 columns each; with kQueryShared while Q is taken alone
-  uint32_t query;              // with kQueryShared the lane's address of its A operands, whom the caller tells of it
+  uint32_t query;              // with kQueryShared: where the lane's A operands lie; set by the caller
   float factors[2];            // of the scores of the thread's rows
   bool has_factors;            // other than 1, in some row of the warp
 
@@ -50,7 +50,7 @@ struct NarrowProducts {
 
   static KJIT_DEVICE int key_of(int n, int i, int lane) { return n * 8 + key_row(lane % 4 * 2 + i); }
 
-  // As of WideProducts.
+  // As WideProducts has them (products.cuh).
   static KJIT_DEVICE int lane_column(int lane) { return lane % 4 * 4; }
   static KJIT_DEVICE int tile_column(int n) { return n / 2 * 16 + n % 2 * 2; }
   static KJIT_DEVICE int chunk_of(int n, int lane) { return n / 2 * 2 + lane % 4 / 2; }

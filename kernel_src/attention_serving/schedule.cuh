@@ -132,8 +132,8 @@ private:
   }
 
   // The totals of a warp whose lanes have `own`, and a cost of `to_lane` up to each; the first lane's are of a
-  // sequence, unless there is none at all. The least and the largest cost are right where they are equal, and else
-  // different, because nothing more is asked of them.
+  // sequence, unless there is none at all. The least and the largest cost are right where they are equal; otherwise
+  // only that they differ is right, which is all that callers need.
   KJIT_DEVICE Totals totals_of_lanes(const Totals &own, int64_t to_lane) const {
     const int64_t first = value_of_lane(own.least, 0);
     const bool is_none = own.least > own.most, is_alike = is_none || (own.least == first && own.most == first);

@@ -15,7 +15,7 @@
 //            warpgroups multiply in turns, and a warp of a third one loads (one_part_turns.cuh).
 // Shared     stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
 // Results    a tile whose keys lie in several runs leaves partial results, which the tile's blocks of threads merge
-//            together in a fixed order (meeting.cuh).
+//            together in a fixed order (slice_merge.cuh).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>

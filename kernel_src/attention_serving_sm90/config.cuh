@@ -118,7 +118,7 @@ constexpr int kKeyBytes = kKeys * kRowBytes * kKeyBands;
 constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
-// done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
+// done, what merging takes in its place (slice_merge.cuh); before the first tile, the costs of a chunk of
 // sequences. With one_part and 64 rows Q is held in registers.
 constexpr int kLastBandRows = kRows > SERVING_SM90_M ? kRows : SERVING_SM90_M;
 constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + kLastBandRows) * kRowBytes;

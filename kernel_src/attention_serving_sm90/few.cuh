@@ -7,7 +7,7 @@
 // starting it.
 //
 //   1. Where tiles are few, each gets runs of its own, so that no run has a part of two tiles: all the blocks of
-//      threads of a tile can then share the work of adding its parts up (meeting.cuh).
+//      threads of a tile can then share the work of adding its parts up (slice_merge.cuh).
 //   2. Otherwise all tiles follow one another on a line, sequence by sequence, head by head, which is cut into runs of
 //      equal length, as in attention_serving/plan.cuh.
 //

@@ -121,10 +121,9 @@ protected:
     outer = p.page_table[part.sequence * p.page_table_stride + page];
   }
 
-  // Load the lane's box of K or V into its stage. A key that one tile alone reads is read once in a call.
+  // Load the lane's box of K or V into its stage.
   template <int kBands> KJIT_DEVICE void load(const Part &part, const serving_tensor_map &map, uint32_t shared) const {
-    const bool reads_once = p.row_tiles == 1 && part.to - part.from <= parts::kReadOnceBlocks;
-    const uint64_t policy = reads_once ? kReadOnce : kReadOften;
+    const uint64_t policy = parts::policy_of(p, part);
     if constexpr (cfg::kGrouped) {
       const unsigned units = shared < at.values(0) ? p.k_rows.head : p.v_rows.head; // of 16 bytes
       const int head_bands = (int)(units / (cfg::kRowBytes / kChunkBytes));

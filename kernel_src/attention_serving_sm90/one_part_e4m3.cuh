@@ -107,7 +107,7 @@ private:
     hand_on(jobs, now);
     griddepcontrol_wait(); // the launch must not end before the append pass, whose keys are read from here on
     const int blocks = now.to - now.from;
-    now.from = now.to - length; // it tells whether lines of L2 are to be replaced first
+    now.from = now.to - length; // parts::policy_of() is to decide by the blocks of the run
 #pragma unroll 1
     for (int i = 0; i < blocks; i++) {
       const bool is_own = loads.slot() == ring.slot;

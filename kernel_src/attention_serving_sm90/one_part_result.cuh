@@ -1,10 +1,10 @@
 // What becomes of the part of a tile that a block of threads of one_part.cuh has computed: the tile's result if the
 // block has the whole tile, otherwise a partial result, which the tile's blocks of threads add up together.
 //
-// The blocks meet as meeting.cuh says: each arrives at counters in global memory; those that find all of the tile's
-// blocks running claim a slice of the result, wait for the others and merge it; the last to arrive merges what nobody
-// has claimed. Parts are added in an order that depends on their number alone, so that repeated launches are equal to
-// the bit.
+// The blocks merge it as slice_merge.cuh says: each arrives at counters in global memory; those that find all of the
+// tile's blocks running claim a slice of the result, wait for the others and merge it; the last to arrive merges what
+// nobody has claimed. Parts are added in an order that depends on their number alone, so that repeated launches are
+// equal to the bit.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/math.cuh>
@@ -189,11 +189,11 @@ private:
     return (Pair *)(partial + most_rows() * cfg::kHeadDimV);
   }
 
-  // ---- The meeting ----
+  // ---- Arrivals ----
 
   // The tile's counters are those of its first block of threads.
   KJIT_DEVICE int *started() const {
-    return p.arrivals + block_of(0) * SERVING_SM90_MEETING_INTS;
+    return p.arrivals + block_of(0) * SERVING_SM90_MERGE_COUNTERS;
   }
   KJIT_DEVICE int *met() const {
     return started() + 1; // arrived, and claims << 16

@@ -70,13 +70,13 @@ struct OnePartRows {
 
   // Load K of the next block of a run into a stage. All lanes of all warps.
   KJIT_DEVICE void gather_keys(const Part &part, int stage) const {
-    load_keys(policy_of(part), place(p.k_rows, part.head), stage, slot_now);
+    load_keys(parts::policy_of(p, part), place(p.k_rows, part.head), stage, slot_now);
     __syncwarp();
   }
 
   // Then V of the same block.
   KJIT_DEVICE void gather_values(const Part &part, int stage) {
-    load_values(policy_of(part), place(p.v_rows, part.head), stage, slot_now);
+    load_values(parts::policy_of(p, part), place(p.v_rows, part.head), stage, slot_now);
     if (slot() == slot_now) go_on(part);
     slot_now = slot_now + 1 < kSlots ? slot_now + 1 : 0;
     __syncwarp();
@@ -91,11 +91,6 @@ protected:
   KJIT_DEVICE void load_values(uint64_t policy, uint32_t place, int stage, int from) const {
     load<cfg::kHeadDimV>(policy, p.v_rows.data, place, at.values(stage), from);
     cp_async_mbarrier_arrive(at.values_full(stage));
-  }
-
-  // Of lines of L2, as boxes have it.
-  KJIT_DEVICE uint64_t policy_of(const Part &part) const {
-    return p.row_tiles == 1 && part.to - part.from <= parts::kReadOnceBlocks ? kReadOnce : kReadOften;
   }
 
   // To the block that comes next into the lane's slot.

@@ -6,6 +6,7 @@
 // which all parts fit into the grid. Every warp computes this by itself, with a lane for each sequence, or for
 // each two neighbouring ones where there are more than 32, from the lengths, the config and the grid alone.
 #pragma once
+#include <kjit/ptx/cache_policy.cuh>
 #include <kjit/ptx/global.cuh>
 #include <kjit/types.cuh>
 
@@ -27,6 +28,11 @@ constexpr int kLeast = ceil_div(128, cfg::kKeys); // blocks of keys of the short
 // else L2 holds stays. On an H200 that gains 1 to 8 %; longer calls, which are of more than 270 MB there, lose 2 to 3,
 // where L2 is full of lines that are to be written back, because these stay.
 constexpr int kReadOnceBlocks = 32;
+
+// The policy of a part's loads: keys that one tile alone reads are read once in a call.
+KJIT_DEVICE uint64_t policy_of(const attention_serving_one_part_params &p, const Part &part) {
+  return p.row_tiles == 1 && part.to - part.from <= kReadOnceBlocks ? kReadOnce : kReadOften;
+}
 
 // floor(a / b) for 0 <= a < 2^21 and b > 0. The compiler's exact division would be twenty instructions. Here the sum a
 // + 0.5 keeps the quotient 0.5 / b away from a whole number, and __fdividef() is wrong by at most a / b * 2^-22.

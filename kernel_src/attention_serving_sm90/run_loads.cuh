@@ -74,9 +74,10 @@ private:
       choose_lines();
   }
 
-  // Whether lines of L2 are to be replaced first, a load tells from how many blocks a part has (part.cuh). Here it is
-  // told how many a run has. Once the first blocks of a long run have replaced the lines that were to be written back,
-  // it is told that there are few, so that the others leave page tables, Q and partial results in L2.
+  // parts::policy_of() decides by the number of blocks of a part, and with runs the number of blocks of the run has to
+  // decide: `from`, which nothing else reads by now, is set for that. Once the first blocks of a long run have replaced
+  // the lines of L2 that were to be written back, it is as if the run were short, so that later blocks leave page
+  // tables, Q and partial results in L2.
   KJIT_DEVICE void choose_lines() {
     part.from = part.to - (loaded < kReplacingBlocks ? runs.length : 0);
   }

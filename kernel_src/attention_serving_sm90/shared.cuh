@@ -27,8 +27,7 @@ constexpr int kJobsAt = kWorkAt + cfg::kWorkBytes;
 constexpr int kBarriersAt = kJobsAt + SERVING_SM90_JOB_SLOTS * SERVING_SM90_JOB_BYTES;
 constexpr int kBytes = kBarriersAt + SERVING_SM90_BARRIER_BYTES * (4 * cfg::kStages + 2 * SERVING_SM90_JOBS);
 
-// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
-// outside.
+// The start is rounded up to the swizzle's pattern, so the host asks for that many bytes more.
 static_assert(kBytes + SERVING_SM90_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: the host asks for what is used");
 
 } // namespace shared

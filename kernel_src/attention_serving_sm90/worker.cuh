@@ -16,8 +16,8 @@
 #include <kjit/warp.cuh>
 
 #include "attention_serving_sm90/config.cuh"
-#include "attention_serving_sm90/meeting.cuh"
 #include "attention_serving_sm90/shared.cuh"
+#include "attention_serving_sm90/slice_merge.cuh"
 
 #include "attention_serving/output.cuh"
 #include "attention_serving/rotary.cuh"
@@ -63,8 +63,8 @@ struct Worker {
   }
 
 private:
-  // While nobody knows yet what there is to do, one step is gone through with scores of nothing, without its loads and
-  // products, because its code comes from memory the first time, which takes longer than what it computes.
+  // Until the first job is known, one step runs on made-up scores, without loads and products, so that its code comes
+  // into the instruction cache: the first time it comes from memory, which takes longer than what it computes.
   KJIT_DEVICE void begin_rehearsal() {
     is_rehearsal = p.batch > 0; // always, which the compiler does not know: it must not make a copy of the code
     rows = SERVING_SM90_M;
@@ -75,11 +75,11 @@ private:
   KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows packed(p, tile.s, tile.head, tile.index);
     const Output output{p, packed, tile.sequence};
-    const Meeting meeting{output, share, is_last, at.work()};
+    const SliceMerge merge{output, share, is_last, at.work()};
     int block = 0, end = 1;
     if (!is_rehearsal) {
       rows = packed.count();
-      if (share.first != share.last) meeting.begin();
+      if (share.first != share.last) merge.begin();
       start(tile, packed);
       block = share.from;
       end = share.to;
@@ -91,9 +91,9 @@ private:
     if (share.first == share.last) {
       store(output);
     } else {
-      const bool may_wait = meeting.may_wait();
-      keep(meeting.own_partial());
-      meeting.arrive(may_wait);
+      const bool may_wait = merge.may_wait();
+      keep(merge.own_partial());
+      merge.arrive(may_wait);
     }
   }
 

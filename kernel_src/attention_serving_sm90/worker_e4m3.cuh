@@ -4,7 +4,7 @@
 //
 // kRowWarps of the warps stand along the rows of a tile, the others along the keys of a block, each with a softmax of
 // its own. When a share is done, the warps along the keys are joined in the workers' memory; a tile that lies in
-// several runs is then merged as with K and V of 16 bits (meeting.cuh).
+// several runs is then merged as with K and V of 16 bits (slice_merge.cuh).
 //
 // Rows of V that no row sees are zeroed in shared memory before they are multiplied, because 0 times NaN is NaN.
 #pragma once
@@ -13,8 +13,8 @@
 #include <kjit/ptx/tma.cuh>
 
 #include "attention_serving_sm90/config.cuh"
-#include "attention_serving_sm90/meeting.cuh"
 #include "attention_serving_sm90/shared.cuh"
+#include "attention_serving_sm90/slice_merge.cuh"
 
 #include "attention_serving/products_of_config.cuh"
 #include "attention_serving/result.cuh"
@@ -51,8 +51,8 @@ private:
   KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows rows(p, tile.s, tile.head, tile.index);
     const Result result{{{p, rows, tile.sequence}, at.work()}};
-    const Meeting meeting{result, share, is_last, at.work()};
-    if (share.first != share.last) meeting.begin();
+    const SliceMerge merge{result, share, is_last, at.work()};
+    if (share.first != share.last) merge.begin();
     warp.start(rows, tile.sequence, tile.head, row_warp);
     take_query(tile, rows);
 #pragma unroll 1
@@ -60,11 +60,11 @@ private:
       step(tile, tile.start + block * cfg::kKeys);
     warp.end();
     cfg::sync_workers(); // what was merged in the workers' memory is done with
-    finish(result, meeting);
+    finish(result, merge);
   }
 
-  KJIT_DEVICE void finish(const Result &result, const Meeting &meeting) const {
-    const bool is_whole = meeting.share.first == meeting.share.last;
+  KJIT_DEVICE void finish(const Result &result, const SliceMerge &merge) const {
+    const bool is_whole = merge.share.first == merge.share.last;
     if (is_whole && cfg::kKeyWarps == 1) {
       result.finish_rows(warp.o, warp.softmax, warp.scale_log2());
       return;
@@ -75,9 +75,9 @@ private:
       result.finish();
       return;
     }
-    const bool may_wait = meeting.may_wait();
-    result.write_partial(meeting.share.first);
-    meeting.arrive(may_wait);
+    const bool may_wait = merge.may_wait();
+    result.write_partial(merge.share.first);
+    merge.arrive(may_wait);
   }
 
   // Q from global memory to registers, or on to shared memory, where all warps have done with the tile before.

@@ -22,7 +22,7 @@ constexpr int kValuesAt = kKeysAt + cfg::kStages * cfg::kKeyBytes;
 constexpr int kBarriersAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
 constexpr int kBytes = kBarriersAt + SHORT_BARRIER_BYTES * (2 * kQueries + 3 * cfg::kStages);
 
-// The start is rounded up to the swizzle's pattern.
+// The start is rounded up to the swizzle's pattern, so the host asks for that many bytes more.
 static_assert(kBytes + SHORT_ALIGNMENT - 1 == KJIT_shared_bytes,
               "shared_bytes: what the host asks for is what is used");
 

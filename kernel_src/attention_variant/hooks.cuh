@@ -79,24 +79,24 @@ KJIT_DEVICE void interval(const attention_variant_params &v, const Row &row, int
 #endif
 }
 
+// The caller's map of a head: the states of the blocks of one of its rows, and the state of one block.
+KJIT_DEVICE const unsigned char *map_states(const attention_variant_params &v, int batch, int head, int map_row) {
+  return &v.map.states[batch * v.map.batch_stride + head * v.map.head_stride + (int64_t)map_row * v.map.columns];
+}
 KJIT_DEVICE int map_state(const attention_variant_params &v, int batch, int head, int map_row, int map_column) {
-  return v.map
-      .states[batch * v.map.batch_stride + head * v.map.head_stride + (int64_t)map_row * v.map.columns + map_column];
+  return map_states(v, batch, head, map_row)[map_column];
 }
 
-// The states of a row's blocks.
-KJIT_DEVICE const unsigned char *map_row(const attention_variant_params &v, const Row &row) {
-  const int map_row = smaller(row.query / v.map.query_rows, v.map.rows - 1);
-  return v.map.states + row.batch * v.map.batch_stride + row.head * v.map.head_stride +
-         (int64_t)map_row * v.map.columns;
+// The map's row that has a row of scores.
+KJIT_DEVICE int map_row_of(const attention_variant_params &v, const Row &row) {
+  return smaller(row.query / v.map.query_rows, v.map.rows - 1);
 }
 
 // Judge one key of a row.
 KJIT_DEVICE bool sees(const attention_variant_params &v, const Row &row, int key) {
   if constexpr (kMapped) {
     const int column = key / v.map.key_rows;
-    const int state = map_state(v, row.batch, row.head, smaller(row.query / v.map.query_rows, v.map.rows - 1),
-                                smaller(column, v.map.columns - 1));
+    const int state = map_state(v, row.batch, row.head, map_row_of(v, row), smaller(column, v.map.columns - 1));
     if (state != VARIANT_PARTIAL || !kMasked) return state != VARIANT_EMPTY;
   }
   return kjit_variant_mask(v.arguments, row.batch, row.head, row.query, key);
@@ -264,7 +264,7 @@ KJIT_DEVICE void read_map(KeepWords<kColumns8> (&seen)[2], KeepWords<kColumns8> 
   const unsigned char *states[2];
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    states[r] = map_row(v, rows[r]);
+    states[r] = map_states(v, rows[r].batch, rows[r].head, map_row_of(v, rows[r]));
     seen[r].keep_none();
     asked[r].keep_none();
   }

@@ -6,7 +6,7 @@
 //
 // tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of few
 // columns. So scores whose tanh has an argument of at most 0.6 can take an odd polynomial instead (of<true>()): three
-// FMAs. Who calls decides by the columns.
+// FMAs. The caller decides by the columns.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/ldmatrix.cuh>

@@ -39,7 +39,7 @@ template <typename Block, int kWhich> struct Reader {
   KJIT_DEVICE Reader(const Block &block, int head, int tile)
       : block(block), to(block.gradients[Gradient::tensor]), head(head), tile(tile) {}
 
-  // What a pair adds; `element` is then where to. An infinite derivative counts for nothing where dS is 0.
+  // What a pair adds, to the element `element`. An infinite derivative counts for nothing where dS is 0.
   KJIT_DEVICE float part(float product, float ds, int m, int n, int i) {
     int query, key;
     pair_of(block, m, n, i, tile, query, key);

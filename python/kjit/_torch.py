@@ -11,7 +11,7 @@ import torch
 
 from . import _abi, _cuda, _prepared
 from ._arguments import LAYOUTS, View, build, require_layout
-from ._library import call, lib
+from ._library import call, failure, lib
 from ._native_part import address_of, native
 from .flash_config import FlashForwardKernelConfig
 from .runtime import Config, as_config, default_runtime
@@ -132,8 +132,8 @@ class _Call:
         return _raw_stream(self.device) if self.device >= 0 else 0
 
 
-#: Head sizes of the kernels are multiples of this many columns, because they copy 16 bytes at a time.
-_COLUMN_STEP = 8
+#: Head sizes of the kernels are multiples of this many columns, because they copy 16 bytes at a time, up to the most.
+_COLUMN_STEP, _COLUMNS_MAX = 8, 256
 
 
 def is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
@@ -142,8 +142,15 @@ def is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
 
 
 def pad_columns(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with columns of zeros behind its own, which change no score and are cut off the output."""
-    missing = -tensor.shape[-1] % _COLUMN_STEP
+    """The tensor with columns of zeros behind its own, which change no score and are cut off the output.
+
+    Raises Unsupported for a head size above those of the kernels, which the library would name by that of the copy.
+    """
+    columns = tensor.shape[-1]
+    if columns > _COLUMNS_MAX:
+        reason = f"a head size of {columns}: kjit has kernels for up to {_COLUMNS_MAX}"
+        raise failure(_abi.KJIT_ERR_UNSUPPORTED, reason)
+    missing = -columns % _COLUMN_STEP
     return torch.nn.functional.pad(tensor, (0, missing)) if missing else tensor
 
 

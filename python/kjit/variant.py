@@ -247,10 +247,24 @@ class Reading(NamedTuple):
             numbers = [(_dtype_number(tensor), tensor.ndim) for tensor in self.tensors]
             scalars, tensors = dict(zip(self.names, kinds)), dict(zip(self.tensor_names, numbers))
             variant = Variant(self.score, self.mask, scalars, tensors)
+            self._require_used()
             if len(_known) >= _KNOWN_MAX:
                 _known.clear()
             _known[key] = variant
         return Bound(variant, self.values, self.tensors)
+
+    def _require_used(self) -> None:
+        """Raise TypeError for a value whose name is in no text. The library has accepted the texts.
+
+        Functions have no such value: each step of theirs is written, used or not.
+        """
+        words = set(re.findall(r"\w+", f"{self.score or ''} {self.mask or ''}"))
+        for what, names in (("params", self.names), ("tensors", self.tensor_names)):
+            for name in names:
+                if name not in words:
+                    given = [text for text in ("score", "mask") if getattr(self, text) is not None]
+                    texts, verb = " and ".join(given), "does" if len(given) == 1 else "do"
+                    raise TypeError(f"{what}[{name!r}]: {texts} {verb} not use this name")
 
     def _no_tensor(self) -> TypeError:
         for name, value in zip(self.tensor_names, self.tensors):

@@ -79,6 +79,10 @@ static kjit_status check_stride(const struct tensor_rule *rule, const kjit_tenso
   if (axis == rule->rank - 1) return stride == 1 ? KJIT_OK : wrong_axis(rule, "stride", axis, stride, "", 1, error);
   if (stride < least) return wrong_axis(rule, "stride", axis, stride, "at least ", least, error);
   if (is_multiple((uint64_t)stride, rule->stride_multiple)) return KJIT_OK;
+  /* Strides of a tensor without gaps follow from the length of its last axis, which is then what is wrong. */
+  const uint32_t last = rule->rank - 1;
+  if (!is_multiple((uint64_t)tensor->shape[last], rule->stride_multiple))
+    return wrong_axis(rule, "shape", last, tensor->shape[last], "a multiple of ", rule->stride_multiple, error);
   return wrong_axis(rule, "stride", axis, stride, "a multiple, in elements, of ", rule->stride_multiple, error);
 }
 

@@ -86,8 +86,8 @@ static kjit_status wait_for_leader(struct builder_call *call, struct flight *fli
   }
 }
 
-/* Leave a flight. Who has run out of time will ask again, so the compile is to go on without a waiter; so it is where
- * it cannot be interrupted anyway. */
+/* Leave a flight. A caller whose deadline has passed will ask again, so the compile goes on without a waiter. Without a
+ * server it cannot be interrupted, and always goes on. */
 static void leave(const struct builder_call *call, struct flight *flight) {
   const struct builder *builder = call->builder;
   if (!builder->server || builder_now_ns(builder) >= call->deadline_ns) resident_want_later(builder->resident, flight);

@@ -119,6 +119,18 @@ class Calls(OnFakeDevice):
         self.assertEqual(narrow.shape, (1, 16, 2, 44))
         self.assertEqual(kjit.attention(q, k, v, softcap=20.0).shape, q.shape)
 
+    def test_head_size__that_no_kernel_has_is_named_as_it_was_given(self):
+        for columns in (300, 257):
+            for members in ({}, {"softcap": 20.0}):
+                with self.assertRaisesRegex(kjit.Unsupported, f"^a head size of {columns}: kjit has kernels for up to"):
+                    kjit.attention(*problem(head_dim=columns), **members)
+        q, k, _ = problem(head_dim=64)
+        with self.assertRaisesRegex(kjit.Unsupported, "^a head size of 260: "):
+            kjit.attention(q, k, problem(head_dim=260)[2])
+        with self.assertRaisesRegex(kjit.Unsupported, "head_dim is 304: "):  # which the library itself refuses
+            kjit.attention(*problem(head_dim=304))
+        self.assertEqual(self.launched(), 0)
+
     def test_head_size__of_any_number_has_gradients(self):
         q, k, v = (tensor.requires_grad_() for tensor in problem(head_dim=100))
         kjit.attention(q, k, v).sum().backward()

@@ -6,6 +6,7 @@ import math
 import random
 import re
 import sys
+import types
 import unittest
 from pathlib import Path
 
@@ -60,6 +61,26 @@ class Texts(unittest.TestCase):
             from_text(None, "t[q] > 0", tensors={"t": [1, 2]})
         with self.assertRaisesRegex(TypeError, "params is .*: must be a mapping"):
             from_text(None, "q <= w", [("w", 3)])
+
+    def test_params_and_tensors__that_no_text_uses_are_named(self):
+        with self.assertRaisesRegex(TypeError, "params.'windw'.: score and mask do not use this name"):
+            from_text("score", "q - k <= window", {"window": 3, "windw": 4})
+        with self.assertRaisesRegex(TypeError, "params.'w'.: mask does not use this name"):
+            kjit.explain(mask="q >= k or q < w1", params={"w1": 1, "w": 3})
+        with self.assertRaisesRegex(TypeError, "tensors.'t'.: score does not use this name"):
+            from_text("score + 1", tensors={"t": types.SimpleNamespace(dtype="torch.float32", ndim=1)})
+        from_text("score * s", "let w = 5; q - k <= w + n", {"s": 2.0, "n": 4})  # each is used by one of both
+
+    def test_function__may_read_what_it_does_not_use(self):
+        unused = torch.arange(SEQ) if torch else None
+
+        def mask(b, h, q, k):
+            q * 17
+            if torch:
+                unused[q]
+            return q >= k
+
+        self.assertTrue(at(from_functions(None, mask), 0, 0, 0, 9, 9).seen)
 
     def test_function__that_the_library_refuses_is_named_by_its_own_line(self):
         def mask(b, h, q, k):

@@ -2,7 +2,7 @@
 """No module of src/ includes itself by way of others.
 
 A module is a .c file and the header of the same name, taken together, because a reader has to understand both at once.
-If two modules include each other, neither can be read, tested or moved without the other. The layers and rooms of
+If two modules include each other, neither can be read, tested or moved without the other. The layers and folders of
 layers.py exclude circles between folders; this check excludes them between the modules of one folder too.
 """
 

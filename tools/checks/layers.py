@@ -9,18 +9,18 @@ import re
 from project import ROOT, finish, name, sources, without_comments
 
 LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itself and those before it
-# The rooms of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. A layer that is not
-# named here has no rooms.
-ROOMS = {
+# The folders of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. In a layer that is
+# not named here any folder may include any other.
+FOLDERS = {
     "base": (".", "files", "threads"),
     "jit": ("source", "request", "key", "toolkit", "cubin", "compile", "server", "cache", "record", "bundle", "remote",
             ".", "admin"),
     "runtime": (".", "api"),
     "family": (".", "expression", "definition", "file", "tune"),
 }
-# A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language
-# of variants is such a room, in which there is no GPU.
-LOW_ROOMS = {"attention/variant": ("base", "family")}
+# A folder that is below the rest of its layer, and may use these layers alone: the language of variants, which needs no
+# GPU.
+LOW_FOLDERS = {"attention/variant": ("base", "family")}
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
 MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c",
@@ -32,8 +32,8 @@ PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fp
 ENDS_ITS_PROCESS = "src/jit/server/worker.c"
 OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
 
-# Threads meet in the ways of src/base/threads, which ARCHITECTURE.md lists. Whoever needs another one adds it there, or
-# says here why his file alone does without.
+# Threads meet in the ways of src/base/threads, which ARCHITECTURE.md lists. A file that needs another one is
+# named here, with the reason.
 MEETING = (
     (re.compile(r"\batomic_compare_exchange\w*"), {
         "src/jit/remote/remote_tier.c": "of the callers of a store that failed, one sets the time of the next try",
@@ -72,25 +72,26 @@ def fault_of_layer(layer, include):
     return f"{used} is no layer"
 
 
-def room_of(parts):
-    """The room of a file, by its path inside its layer."""
+def folder_of(parts):
+    """The folder of a file, by its path inside its layer."""
     return parts[0] if len(parts) > 1 else "."
 
 
-def fault_of_room(path, include):
-    """Inside a layer, includes go down from room to room too."""
+def fault_of_folder(path, include):
+    """Inside a layer, includes go down from folder to folder too."""
     layer, *inside = path.relative_to(ROOT / "src").parts
     used_layer, *used_inside = include.strip('"').split("/")
     low = f"{layer}/{inside[0]}"
-    if low in LOW_ROOMS and used_layer in LAYERS and used_layer not in LOW_ROOMS[low]:
-        return None if f"{used_layer}/{used_inside[0]}" == low else f"{low} uses {', '.join(LOW_ROOMS[low])} and itself"
-    if used_layer != layer or layer not in ROOMS:
+    if low in LOW_FOLDERS and used_layer in LAYERS and used_layer not in LOW_FOLDERS[low]:
+        allowed = f"{low} uses {', '.join(LOW_FOLDERS[low])} and itself"
+        return None if f"{used_layer}/{used_inside[0]}" == low else allowed
+    if used_layer != layer or layer not in FOLDERS:
         return None
-    here, used = room_of(inside), room_of(used_inside)
-    for room in (here, used):
-        if room not in ROOMS[layer]:
-            return f"{layer}/{room} is no room of tools/checks/layers.py"
-    above = ROOMS[layer].index(used) > ROOMS[layer].index(here)
+    here, used = folder_of(inside), folder_of(used_inside)
+    for folder in (here, used):
+        if folder not in FOLDERS[layer]:
+            return f"{layer}/{folder} is no folder of tools/checks/layers.py"
+    above = FOLDERS[layer].index(used) > FOLDERS[layer].index(here)
     return f"{layer}/{here} is below {layer}/{used}" if above else None
 
 
@@ -131,7 +132,7 @@ def fault_of_include(path, include):
     if parts[0] == "include":
         return fault_of_public_header(include)
     if parts[0] == "src":
-        return fault_of_layer(parts[1], include) or fault_of_room(path, include)
+        return fault_of_layer(parts[1], include) or fault_of_folder(path, include)
     if parts[0] == "kernel_src":
         return fault_of_kernel(path, include)
     if name(path) not in MEASURE_INSIDE and any(name(path).startswith(folder + "/") for folder in PUBLIC_ONLY):

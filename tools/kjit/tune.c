@@ -2,7 +2,7 @@
  *
  * 1. The problems are read, one for each class, and the candidates of each are listed.
  * 2. All of them are compiled by processes, and judged by the compiler's report.
- * 3. Each class has a contest: of attention by tune_stage.h, of a user's family by his program (tune_runner.h).
+ * 3. Each class has a contest: of attention by tune_stage.h, of a user's family by the user's program (tune_runner.h).
  * 4. What won is put into the card's table at once, and all is reported.
  *
  * One thread. */

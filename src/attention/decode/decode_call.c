@@ -164,7 +164,7 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
   params->scale = scale.scale;
   params->scale_log2 = scale.scale_log2;
   params->partials = NULL;
-  params->meetings = NULL;
+  params->merge_counters = NULL;
 }
 
 /* With as many runs as tiles, each run is a tile and nothing is left to merge. */
@@ -177,7 +177,7 @@ static void cut(struct decode_call *call, struct state *state, const struct deco
   call->workspace = state->workspace;
   call->runs = runs;
   call->partial_bytes = 2 * (size_t)runs * partial_floats * FLOAT_BYTES;
-  call->arrivals = (size_t)tiles->count * DECODE_MEETING_INTS;
+  call->arrivals = (size_t)tiles->count * DECODE_MERGE_COUNTERS;
 }
 
 static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
@@ -219,7 +219,7 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
   struct attention_decode_sm90_params params = call->params;
   set_runs(call->blocks, call->runs, &params);
   params.partials = space.partials;
-  params.meetings = space.arrivals;
+  params.merge_counters = space.arrivals;
   const kjit_status status = enqueue_params(call, &params, stream, error);
   stream_workspace_put(call->workspace, &space, stream);
   return status;

@@ -189,7 +189,7 @@ kjit_status kjit_flash_config_set(const char *name, kjit_flash_config *configs, 
   if (!name) return error_invalid(error, "name", "must not be NULL");
   const enum set set = find_set(name);
   if (set == SET_COUNT)
-    return error_set(error, KJIT_ERR_NOT_FOUND, "set \"%.40s\" is none; there are %s, %s, %s, %s", name,
+    return error_set(error, KJIT_ERR_NOT_FOUND, "set \"%.40s\" does not exist; there are %s, %s, %s, %s", name,
                      flash_sets_names[0], flash_sets_names[1], flash_sets_names[2], flash_sets_names[3]);
   make(&list, set);
   if (configs && capacity < list.count) {

@@ -123,7 +123,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   call->parts = (uint32_t)call->params.runs_of_tile;
   call->workspace = call->parts > 1 ? workspace : NULL;
   call->partial_bytes = launch->parts * partial_bytes_of(problem, config);
-  call->arrivals = (size_t)launch->parts * SERVING_SM90_MEETING_INTS;
+  call->arrivals = (size_t)launch->parts * SERVING_SM90_MERGE_COUNTERS;
   return KJIT_OK;
 }
 

@@ -36,7 +36,8 @@ enum {
 
 enum { FIELD_COUNT = 0 SERVING_SM90_FIELDS(COUNT) };
 
-_Static_assert(MAX_BLOCKS_PER_SM *SERVING_SM90_MEETING_INTS <= SERVING_MOST_BLOCKS_PER_SM, "counters have their place");
+_Static_assert(MAX_BLOCKS_PER_SM *SERVING_SM90_MERGE_COUNTERS <= SERVING_MOST_BLOCKS_PER_SM,
+               "counters have their place");
 _Static_assert(FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
 _Static_assert(sizeof(struct serving_sm90_config) == 4 * FIELD_COUNT, "a config is its fields, without padding");
 

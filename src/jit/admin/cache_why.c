@@ -149,7 +149,7 @@ static kjit_status compare_text(struct builder *builder, const char *text, size_
   digest_of(&digest, text, bytes);
   digest_to_hex(&digest, hex);
   kjit_status status = key_items_make(&wanted, builder->mem, text, bytes);
-  if (status == KJIT_ERR_PARSE) status = error_invalid(error, "key", "begins as a key text but is none");
+  if (status == KJIT_ERR_PARSE) status = error_invalid(error, "key", "begins like a key's text but is not one");
   if (status == KJIT_ERR_NO_MEMORY) status = error_no_memory(error);
   if (status == KJIT_OK) {
     struct nearest nearest = {.builder = builder, .wanted = &wanted, .key = hex, .differences = SIZE_MAX};

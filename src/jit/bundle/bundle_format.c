@@ -77,7 +77,7 @@ static bool arch_is_sound(const uint8_t *at) {
 static const char *check_group(const struct bundle_table *table, uint32_t index, uint64_t *end) {
   struct bundle_group group, before;
   bundle_table_group(table, index, &group);
-  if (!arch_is_sound(group_at(table, index) + GROUP_AT_ARCH)) return "an architecture's name is none";
+  if (!arch_is_sound(group_at(table, index) + GROUP_AT_ARCH)) return "an architecture's name is not valid";
   if (index) {
     bundle_table_group(table, index - 1, &before);
     if (strcmp(before.arch, group.arch) >= 0) return "the architectures are not in their order";

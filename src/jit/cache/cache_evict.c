@@ -5,7 +5,7 @@
  * ROUNDS samples without success the whole folder is scanned.
  *
  * The caller holds the lock on the file "usage", so no other thread or process publishes or evicts meanwhile. Readers
- * are not held up: an entry that is removed while somebody reads it stays readable for him. */
+ * are not held up: an entry that is removed while it is read stays readable for that reader. */
 #include "jit/cache/cache_evict.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* Starting a storage helper when nobody listens at its socket.
  *
  * 1. Connect. When that fails, take the lock on "<socket>.lock", and connect again, since another process may have
- *    started the helper meanwhile. Who does not get the lock connects every few milliseconds until he is served.
+ *    started the helper meanwhile. A process that does not get the lock tries to connect every few
+ *    milliseconds until the helper answers.
  * 2. Remove a socket that a killed helper left, and start the program with the variables CRSH_* that the protocol
  * names. It is a session of its own and outlives this process; it ends by itself after IDLE_S seconds without clients.
  * 3. Connect until it answers or the time is over.

@@ -92,8 +92,8 @@ done:
   return status;
 }
 
-/* Who signs trusts keys: those that were given, or else his own. Otherwise what a stranger put into a store would be
- * filled back signed. */
+/* A process that signs what it stores trusts the keys that were given, or else its own alone. Otherwise what a stranger
+ * put into one store would be copied to another one with our signature. */
 static kjit_status trust_own(struct remote *remote, kjit_error *error) {
   if (remote->trust.count) return KJIT_OK;
   remote->trust.keys = mem_alloc(remote->mem, sizeof *remote->trust.keys);

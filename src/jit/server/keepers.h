@@ -1,8 +1,8 @@
 /* Which preambles were asked for how often, and the processes that hold some of them precompiled.
  *
- * A preamble is precompiled when it is asked for a second time, because making it costs more than one plain compile; by
- * a process that makes it while the second compile goes its plain way; and it is used from then on. Four are held at
- * once: one of CUB takes 220 MB of memory and 180 MB of disk. The least recently used gives way. */
+ * A preamble is precompiled when it is asked for a second time, because making it costs more than one plain compile. A
+ * process makes it while the second compile runs without it; from then on it is used. Four are held at once, because
+ * one of CUB takes 220 MB of memory and 180 MB of disk; a fifth one replaces the least recently used. */
 #ifndef KJIT_JIT_SERVER_KEEPERS_H
 #define KJIT_JIT_SERVER_KEEPERS_H
 

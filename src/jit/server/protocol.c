@@ -211,7 +211,8 @@ static void read_parts(struct wire_request *wire, struct reader *reader, const s
     part->name = get_part_name(reader);
     part->data = get_bytes(reader, &part->bytes);
     get_digest(reader, &part->digest);
-    if (!reader->fault && (!*jit_part_kind_name(part->kind) || !part->bytes)) reader->fault = "a part of it is none";
+    if (!reader->fault && (!*jit_part_kind_name(part->kind) || !part->bytes))
+      reader->fault = "a part of it is empty or of no kind";
   }
   wire->request.parts = wire->parts;
   wire->request.part_count = count;
@@ -252,12 +253,12 @@ const char *wire_request_read(struct wire_request *wire, const struct mem *mem, 
   wire->request.label = get_string(&reader);
   const char *target = get_string(&reader);
   if (!reader.fault && target_parse(&wire->request.target, target, NULL) != KJIT_OK)
-    reader.fault = "its target is none";
+    reader.fault = "its target is no architecture";
   wire->request.entry = get_string(&reader);
   wire->request.prologue = get_string(&reader);
   wire->request.main_path = get_string(&reader);
   wire->request.flags = get_u32(&reader);
-  if (!reader.fault && wire->request.flags & ~JIT_REQUEST_OUTPUT_FLAGS) reader.fault = "it has a flag that is none";
+  if (!reader.fault && wire->request.flags & ~JIT_REQUEST_OUTPUT_FLAGS) reader.fault = "it has an unknown flag";
   wire->request.names = wire->names = read_strings(&reader, mem, &wire->request.name_count);
   wire->request.options = wire->options = read_strings(&reader, mem, &wire->request.option_count);
   read_files(wire, &reader, mem);
@@ -332,7 +333,7 @@ const char *wire_answer_read(kjit_status *status, struct compile_result *result,
   struct reader reader = {payload, bytes, NULL};
   *result = (struct compile_result){0};
   const uint32_t given = get_u32(&reader);
-  if (!reader.fault && given > KJIT_ERR_INTERNAL) reader.fault = "its status is none";
+  if (!reader.fault && given > KJIT_ERR_INTERNAL) reader.fault = "its status is unknown";
   *status = (kjit_status)given;
   read_error(&reader, error);
   error->status = (int32_t)given;

@@ -44,6 +44,14 @@ static void test_flash_arguments_layout__strides_must_be_multiples_of_8(void **s
   expect_refused(&args, "k.stride[1] (seq) is 196: must be a multiple, in elements, of 8");
 }
 
+static void test_flash_arguments_layout__of_strides_that_follow_from_a_head_size_the_head_size_is_named(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.q = kjit_tensor_bshd(address(1), KJIT_FP16, DEVICE, BATCH, SEQ_Q, HEADS, 300);
+  args.k = kjit_tensor_bshd(address(2), KJIT_FP16, DEVICE, BATCH, SEQ_KV, HEADS, 300);
+  expect_refused(&args, "q.shape[3] (head_dim) is 300: must be a multiple of 8");
+}
+
 static void test_flash_arguments_layout__stride_of_a_single_element_axis_is_ignored(void **state) {
   (void)state;
   kjit_attention_args args = good_args();
@@ -157,6 +165,7 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments_layout__broadcast_keys_pass),
       cmocka_unit_test(test_flash_arguments_layout__head_dim_must_be_contiguous),
       cmocka_unit_test(test_flash_arguments_layout__strides_must_be_multiples_of_8),
+      cmocka_unit_test(test_flash_arguments_layout__of_strides_that_follow_from_a_head_size_the_head_size_is_named),
       cmocka_unit_test(test_flash_arguments_layout__stride_of_a_single_element_axis_is_ignored),
       cmocka_unit_test(test_flash_arguments_layout__negative_strides_are_refused),
       cmocka_unit_test(test_flash_arguments_layout__output_strides_must_be_positive),

@@ -197,7 +197,7 @@ static void test_flash_sets__unknown_name_lists_the_known(void **state) {
   kjit_error error;
   assert_status(KJIT_ERR_NOT_FOUND, kjit_flash_config_set("prog", NULL, 0, &count, &error), &error);
   assert_string_equal(error.message,
-                      "set \"prog\" is none; there are progression, autotune, prebuilt, progression_all");
+                      "set \"prog\" does not exist; there are progression, autotune, prebuilt, progression_all");
   assert_int_equal(count, 0);
 }
 

@@ -61,7 +61,7 @@ static void test_one_part__the_kernel_gets_a_call_of_equal_lengths(void **state)
   assert_int_equal(params.o_stride.batch, 3072);
   assert_ptr_equal(params.q, args.q.data);
   assert_int_equal(fake_driver.launch.grid[0], 32);
-  for (size_t i = 0; i < 32 * SERVING_SM90_MEETING_INTS; i++)
+  for (size_t i = 0; i < 32 * SERVING_SM90_MERGE_COUNTERS; i++)
     assert_int_equal(params.arrivals[i], 0);
 }
 

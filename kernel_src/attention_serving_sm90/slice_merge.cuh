@@ -13,7 +13,7 @@
 //      of the runs, and stores it. A block without a slice leaves. It can wait safely: it waits only for blocks that
 //      have started, and a block does not wait before it arrives.
 //   4. The last to arrive merges the slices that nobody has claimed; no claim can come after it.
-//   5. Who finishes the last slice sets the counters to zero for the next launch.
+//   5. The block that finishes the last slice sets the counters to zero for the next launch.
 // A tile's counters are at its first run, which begins no other tile that it does not end. The order of the sums
 // depends on the schedule alone, so that repeated launches are equal to the bit.
 #pragma once
@@ -45,7 +45,7 @@ struct Piece {
 
 static_assert(sizeof(Piece) == SERVING_SM90_SCRATCH_BYTES, "a piece has its place in the scratch");
 
-struct Meeting {
+struct SliceMerge {
   static constexpr int kQuads = cfg::kHeadDimV / 4; // of a row
   static constexpr int kLoaded = 8;                 // partial results that a thread loads at the same time
   static constexpr int kMostHelpers = 8;            // threads that share the partial results of one quad
@@ -85,7 +85,7 @@ struct Meeting {
   }
 
 private:
-  KJIT_DEVICE int *started() const { return output.p.arrivals + share.first * SERVING_SM90_MEETING_INTS; }
+  KJIT_DEVICE int *started() const { return output.p.arrivals + share.first * SERVING_SM90_MERGE_COUNTERS; }
   KJIT_DEVICE int *met() const { return started() + 1; }  // arrived, and claims << 16
   KJIT_DEVICE int *done() const { return started() + 2; } // slices that are merged
 
