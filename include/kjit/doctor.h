@@ -32,8 +32,8 @@ typedef struct kjit_doctor_report {
 } kjit_doctor_report;
 
 /**
- * Look at everything and say what works. Opens NVRTC and libcuda, and writes a file of 4 KiB into the user's cache
- * folder and removes it, if the folder is to be written; compiles nothing.
+ * Look at everything and say what works. Opens NVRTC and libcuda, and with ::KJIT_CACHE_RW writes a file of 4 KiB into
+ * the user's cache folder and removes it; compiles nothing.
  * @param      runtime  whose settings are used: paths, cache folder and mode
  * @param[out] report   `struct_size` must be set
  * @retval KJIT_OK  the report is filled, whatever is missing

@@ -241,6 +241,7 @@ typedef struct kjit_runtime_stats {
   uint64_t remote_waits;     /**< builds elsewhere that were waited for, as their lease was taken */
   uint64_t first_tier_calls; /**< attention calls that a first-tier kernel served                */
   uint64_t tier_swaps;       /**< kernels that were built meanwhile and taken in its place       */
+  uint64_t not_kept;         /**< kernels built that KJIT_CACHE_RW could not write to the user's folder */
 } kjit_runtime_stats;
 
 /**

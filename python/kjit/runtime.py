@@ -454,11 +454,12 @@ class Runtime(CacheUpkeep):
         """Fill the cache: every config for every architecture.
 
         configs: the name of a set, a config, or many. progress is called with (done, requested) after each. Returns
-        requested, distinct, built, cached, failed, not_kept (built meanwhile, and not written into the cache folder,
-        because that failed), seconds and, for what failed, errors: {(short form, arch): words}.
+        requested, distinct, built, cached, failed, not_kept (built, but not written into the cache folder because that
+        failed; other threads' builds of that time count too), seconds and, for what failed, errors: {(short form,
+        arch): words}.
         """
         started = time.monotonic()
-        before = self.stats()
+        not_kept = self.stats()["not_kept"]
         wanted = [(config, target) for target in self._archs(arch) for config in _listed(configs)]
         keys: set[str] = set()
         errors: dict[tuple[str, str], str] = {}
@@ -486,7 +487,7 @@ class Runtime(CacheUpkeep):
             "built": built,
             "cached": len(keys) - built,
             "failed": len(errors),
-            "not_kept": _not_kept(before, self.stats()),
+            "not_kept": self.stats()["not_kept"] - not_kept,
             "seconds": time.monotonic() - started,
             "errors": errors,
         }
@@ -522,7 +523,11 @@ class Runtime(CacheUpkeep):
         return as_dict(stats)
 
     def doctor(self) -> dict[str, Any]:
-        """What this machine has. Opens NVRTC and libcuda; compiles nothing."""
+        """What this machine has.
+
+        Opens NVRTC and libcuda, and with cache_mode "rw" writes 4 KiB into the cache folder and removes them; compiles
+        nothing.
+        """
         report = struct(_abi.kjit_doctor_report)
         call(lib.kjit_doctor, self.handle, ctypes.byref(report))
         return as_dict(report)
@@ -604,15 +609,6 @@ def _put_bundles(options: Any, bundles: Iterable[Union[Path, bytes]]) -> list[An
     blobs = [_abi.kjit_bundle_blob(ctypes.addressof(each), len(each)) for each in memory]
     put_array(options, "bundle_blobs", "bundle_blob_count", blobs)
     return memory
-
-
-def _not_kept(before: dict[str, int], after: dict[str, int]) -> int:
-    """Kernels built since `before` that could not be written into the folder. Where nothing failed, those that were not
-    written were not to be; what a remote store was asked for it is also given, behind the result."""
-    grown = {name: after[name] - before[name] for name in after}
-    if not after["cache_errors"] or grown["remote_hits"] + grown["remote_misses"] + grown["remote_refused"]:
-        return 0
-    return max(0, grown["builds"] - grown["published"])
 
 
 def _listed(configs: Union[str, Config, Iterable[Config]]) -> list[FlashForwardKernelConfig]:

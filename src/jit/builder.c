@@ -25,7 +25,7 @@
 #include "jit/cache/temp_file.h"
 #include "jit/source/include_terms.h"
 
-/* What is written for a try: more than a file system keeps beside a file's name. */
+/* What is written for a try: more than file systems keep inside an inode, so that a full disk is noticed. */
 #define PAGE_BYTES 4096
 
 /* How often a caller who may cancel is asked while a thread waits. */

@@ -49,8 +49,8 @@ void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats)
 /* The NVRTC and cache parts of the report. Thread-safe. */
 void builder_doctor(struct builder *builder, kjit_doctor_report *report);
 
-/* Where the user's folder is to be written, write a file into it and remove it. If that cannot be done, the report of
- * builder_doctor() gets the reason. Thread-safe. */
+/* With KJIT_CACHE_RW, write a file into the user's folder and remove it. If that cannot be done, the report that
+ * builder_doctor() filled gets the reason. Thread-safe. */
 void builder_try_cache(struct builder *builder, kjit_doctor_report *report);
 
 #endif

@@ -186,7 +186,8 @@ static void publish(struct builder_call *call, kjit_status status, kjit_artifact
   if (status == KJIT_OK) {
     remote_publish(builder->remote, &call->key->digest, image->data, image->bytes, lease);
     const int64_t start_ns = builder_now_ns(builder);
-    (void)cache_publish(&builder->user, &name, image->data, image->bytes);
+    const int done = cache_publish(&builder->user, &name, image->data, image->bytes);
+    if (done < 0 && builder->mode == KJIT_CACHE_RW) count_add(&builder->counters, COUNT_not_kept, 1);
     keep_texts(call);
     if (!call->request->publishes_later) artifact_set_publish(artifact, builder_now_ns(builder) - start_ns);
     return;

@@ -129,6 +129,14 @@ class Check(WarmupCase):
             self.assertEqual(self.check(store, 0)["present"], self.distinct)
 
 
+class NotKept(WarmupCase):
+    def test_warm__store_does_not_stand_for_a_folder(self):
+        with storage_helper.running(self.folder) as store:
+            report = self.json("warm", "--manifest", self.manifest, "--arch", ARCHS, exit_code=FAILED,
+                               KJIT_CACHE_REMOTE=f"{store.url}|ro|total_ms=20000", KJIT_CACHE_DIR="/dev/null/none")
+        self.assertEqual((report["built"], report["not_kept"]), (self.distinct, self.distinct))
+
+
 class Kubernetes(WarmupCase):
     def setUp(self):
         super().setUp()

@@ -3,7 +3,8 @@
  * 1. The list is collected, made distinct and cut to this machine's shard.
  * 2. With --resume, what the cache and the stores have is taken out of it.
  * 3. Several processes of the compile server compile it (warm_pool.c), while progress is shown.
- * 4. Failures are printed, the first ten one by one, and the totals.
+ * 4. Failures are printed, the first ten one by one, the totals, and how many kernels could not be written into the
+ *    cache folder, which is a failure too.
  *
  * An interrupt stops the work; finished kernels are in the cache, so the same command continues where it stopped. One
  * thread beside those of the pool. */
@@ -33,7 +34,9 @@ static const char usage[] =
     "                   others, so that progress and the time left are those of what is still to be built\n"
     "  --check          compiles nothing, and says which kernels the store of --remote lacks; with --key those count\n"
     "                   that are signed by it; exit code 1 if any is missing\n"
-    "  --json           one JSON object on stdout\n";
+    "  --json           one JSON object on stdout\n\n"
+    "Exit code 1 also if a kernel was built but could not be written into the cache folder; --json counts these as\n"
+    "not_kept.\n";
 
 /* How many failures are printed one by one; further ones are counted. */
 #define FAILURES_PRINTED 10
@@ -129,7 +132,7 @@ static int print_report(const struct warm_options *options, const struct warm_re
                                 (json_int_t)report->left_out, "in_shard", (json_int_t)report->in_shard, "built",
                                 (json_int_t)report->built, "cached", (json_int_t)report->cached, "failed",
                                 (json_int_t)report->failed, "interrupted", (json_int_t)report->cancelled, "not_kept",
-                                (json_int_t)report->counts.unkept, "seconds", report->seconds, "jobs",
+                                (json_int_t)report->counts.not_kept, "seconds", report->seconds, "jobs",
                                 (json_int_t)options->jobs, "failures", failures));
   json_decref(failures);
   printf("%zu requested, %zu distinct", report->requested, report->distinct);
@@ -142,19 +145,21 @@ static int print_report(const struct warm_options *options, const struct warm_re
   return print_text("");
 }
 
-/* Tell how to go on: finished kernels are in the cache, so the same command does the rest. */
+/* Tell how to go on: finished kernels are in the cache unless they could not be kept, so the same command does the
+ * rest. */
 static void print_interrupted(const struct warm_report *report) {
-  fprintf(stderr,
-          "kjit: interrupted: %zu of %zu are done and in the cache; the same command goes on with the other %zu\n",
-          report->in_shard - report->cancelled, report->in_shard, report->cancelled);
+  fprintf(stderr, "kjit: interrupted: %zu of %zu are done%s; the same command goes on with the other %zu\n",
+          report->in_shard - report->cancelled, report->in_shard,
+          report->counts.not_kept > 0 ? "" : " and in the cache", report->cancelled);
 }
 
-/* A cache that stays empty is a failure here: filling it is all that the command is for. */
-static int say_unkept(const struct warm_report *report) {
+/* A cache that stays empty is a failure here: filling it is all that the command is for. Each cause was logged when it
+ * arose. */
+static int say_not_kept(const struct warm_report *report) {
+  const unsigned long long count = report->counts.not_kept;
   const char *const path = report->counts.cache_path;
-  return failure("%llu of the %zu kernels built are not in the cache: %s%s%s; 'kjit doctor' says why",
-                 (unsigned long long)report->counts.unkept, report->built, path[0] != '\0' ? "" : "there is no folder",
-                 path, path[0] != '\0' ? " cannot be written" : "");
+  if (path[0] == '\0') return failure("there is no cache folder for the kernels built (%llu)", count);
+  return failure("%llu of the kernels built could not be written into the cache folder %s", count, path);
 }
 
 /* Take out of the list what need not be built. What could not be looked up, as after an interrupt, stays in it. */
@@ -197,8 +202,8 @@ static int warm_list(const struct warm_options *options, struct request_list *li
   const int code = print_report(options, report, failures_json(list, results));
   warm_results_free(results);
   if (report->cancelled > 0) print_interrupted(report);
-  if (report->failed > 0) return exit_code_of(report->worst);
-  return report->counts.unkept > 0 ? say_unkept(report) : code;
+  const int kept = report->counts.not_kept > 0 ? say_not_kept(report) : code;
+  return report->failed > 0 ? exit_code_of(report->worst) : kept;
 }
 
 /* Cut the list to this machine's shard. */

@@ -126,17 +126,12 @@ static void results_finish(struct warm_result *results, size_t count) {
       result_store(&results[i], KJIT_ERR_CANCELLED, 0, "not built: interrupted");
 }
 
-/* Kernels that were built are written before their results are there. Where nothing failed, those that were not written
- * were not to be, as with a folder that is only read. What a store was asked for it is also given, behind the result.
- */
 static kjit_status count_unkept(kjit_runtime *runtime, struct warm_counts *counts, kjit_error *error) {
   kjit_runtime_stats stats = {.struct_size = sizeof stats};
   const kjit_status status = kjit_runtime_get_stats(runtime, &stats, error);
   const char *const path = kjit_cache_path(runtime);
   snprintf(counts->cache_path, sizeof counts->cache_path, "%s", path != NULL ? path : "");
-  const bool stored = stats.remote_hits + stats.remote_misses + stats.remote_refused > 0;
-  const bool kept = stats.cache_errors == 0 || stored || stats.published >= stats.builds;
-  counts->unkept = kept ? 0 : stats.builds - stats.published;
+  counts->not_kept = stats.not_kept;
   return status;
 }
 

@@ -14,7 +14,7 @@ struct warm_result {
 
 /* What the runtime counted of a run. */
 struct warm_counts {
-  uint64_t unkept;      /* kernels that were built and could not be written into the cache folder */
+  uint64_t not_kept;    /* kernels that were built and could not be written into the cache folder */
   char cache_path[512]; /* of that folder; "" when none could be opened */
 };
 

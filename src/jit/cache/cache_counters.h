@@ -31,7 +31,8 @@
   X(remote_puts)                                                                                                       \
   X(remote_dropped)                                                                                                    \
   X(remote_leases)                                                                                                     \
-  X(remote_waits)
+  X(remote_waits)                                                                                                      \
+  X(not_kept)
 
 enum cache_counter {
 #define CACHE_COUNTER_ENUM(name) COUNT_##name,

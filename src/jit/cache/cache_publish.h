@@ -6,7 +6,7 @@
 
 /* Make the `bytes` bytes of `image` the entry `name`, replacing an older one. 0 or -errno: -EROFS for a folder that is
  * missing or read-only, -EFBIG for an entry larger than the bound, -EBUSY when the file "usage" stayed locked. A
- * builder may ignore the result, because it has the bytes and the failure is counted and logged. Thread-safe. */
+ * builder goes on after a failure, because it has the bytes; the failure is logged. Thread-safe. */
 int cache_publish(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes);
 
 #endif
