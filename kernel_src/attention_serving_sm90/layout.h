@@ -11,7 +11,7 @@ enum {
   SERVING_SM90_ALIGNMENT = 1024,   /* of the start of shared memory: the pattern of the swizzle    */
   SERVING_SM90_BARRIER_BYTES = 8,  /* of an mbarrier                                               */
   SERVING_SM90_SCRATCH_BYTES = 24, /* of each worker for adding up partial results                 */
-  SERVING_SM90_MERGE_COUNTERS = 4, /* counters of a tile in several runs (slice_merge.cuh)          */
+  SERVING_SM90_MERGE_COUNTERS = 4, /* counters of a tile in several runs (slice_merge.cuh)         */
   SERVING_SM90_JOBS = 4,           /* that the producer may be ahead of the workers                */
   SERVING_SM90_JOB_BYTES = 112,    /* of a job's description                                       */
   SERVING_SM90_JOB_SLOTS = 5,      /* those, and one of zeros                                      */
