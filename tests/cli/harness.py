@@ -65,7 +65,10 @@ def main(module, shares_compiles_of=None):
     result = CaseResult()
     unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
     print(f"{result.testsRun} cases in {time.monotonic() - started:.1f} s", flush=True)
-    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 else 1)
+    if not result.wasSuccessful() or result.testsRun == 0:
+        sys.exit(1)
+    if result.skipped:
+        print(f" {len(result.skipped)} SKIPPED TEST(S)", flush=True)
 
 
 # Ends what hangs: no measure of how fast anything is, for the machine may be busy.
