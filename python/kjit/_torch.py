@@ -132,7 +132,8 @@ class _Call:
         return _raw_stream(self.device) if self.device >= 0 else 0
 
 
-#: Head sizes of the kernels are multiples of this many columns, because they copy 16 bytes at a time, up to the most.
+#: Head sizes of the kernels are multiples of _COLUMN_STEP columns, because they copy 16 bytes at a time, and at most
+#: _COLUMNS_MAX. src/attention/rule.c has the same bounds.
 _COLUMN_STEP, _COLUMNS_MAX = 8, 256
 
 
@@ -144,7 +145,7 @@ def is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
 def pad_columns(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with columns of zeros behind its own, which change no score and are cut off the output.
 
-    Raises Unsupported for a head size above those of the kernels, which the library would name by that of the copy.
+    Raises Unsupported for a head size above _COLUMNS_MAX. The library would see only the padded copy and name its size.
     """
     columns = tensor.shape[-1]
     if columns > _COLUMNS_MAX:

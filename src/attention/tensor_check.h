@@ -33,7 +33,7 @@ kjit_status tensor_check_length(const struct tensor_rule *rule, const kjit_tenso
                                 int64_t wanted, const char *other, kjit_error *error);
 
 /* Alignment and strides. The stride of an axis of length 1 is never used and not looked at. The shape must have passed.
- * Of a stride that is no multiple because the last axis is none either, the message names that axis's length.
+ * If a stride and the length of the last axis both break the multiple, the message names the length.
  * A written tensor's axes must nest: each stride clears all that the smaller strides reach. Not for
  * an empty tensor, which has no element that could be misplaced. */
 kjit_status tensor_check_layout(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error);

@@ -308,7 +308,7 @@ class HelperTest(RemoteCase):
         program = self.folder / "ccache-storage-test"
         if not program.exists():
             program.symlink_to(Path(storage_helper.__file__).resolve())
-        attributes = {"log": self.folder / "log", "seconds": 900, **attributes}
+        attributes = {"log": self.folder / "log", "seconds": 300, **attributes}
         url = "ccache+test://somewhere/else|connect_ms=20000|total_ms=20000" + "".join(
             f"|@{name}={value}" for name, value in attributes.items())
         return url, {"PATH": f"{self.folder}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.folder)}

@@ -105,8 +105,8 @@ bool cubin_parameter_sizes(const void *cubin, size_t bytes, const char *entry, u
   return true;
 }
 
-/* Functions that were not inlined have code of their own; kernels alone have a bank of parameters. No
- * compiler that we know makes an image without such a bank; of one all code is taken for kernels'. */
+/* Only kernels have a bank of parameters; functions that were not inlined have code but no bank. An image without any
+ * bank comes from no compiler that we know: all its code then counts as kernels'. */
 static bool has_banks(const struct elf_view *elf) {
   const size_t count = elf_view_section_count(elf);
   for (size_t i = 0; i < count; i++) {

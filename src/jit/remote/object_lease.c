@@ -21,20 +21,28 @@
 struct lease_text {
   char data[LEASE_MAX_BYTES];
   size_t bytes;
+  bool too_long; /* longer than any lease: `data` has only its beginning, or nothing of it */
 };
 
 static int receive(void *user, const void *data, size_t bytes) {
   struct lease_text *text = user;
-  if (bytes >= sizeof text->data - text->bytes) return 1;
+  text->too_long |= bytes >= sizeof text->data - text->bytes;
+  if (text->too_long) return 1;
   memcpy(text->data + text->bytes, data, bytes);
   text->bytes += bytes;
   return 0;
 }
 
+/* Read what is there. KJIT_REMOTE_DONE and an empty text if it is too long for a lease: the store answers then that it
+ * failed, but only because receive() ended the transfer. */
 static kjit_remote_answer get(const kjit_remote_store *store, const char *name, struct lease_text *text,
                               int64_t deadline_ns) {
   const uint32_t left_ms = remote_left_ms(deadline_ns);
-  return left_ms ? store->get(store->user, name, left_ms, receive, text) : KJIT_REMOTE_FAILED;
+  const kjit_remote_answer answer =
+      left_ms ? store->get(store->user, name, left_ms, receive, text) : KJIT_REMOTE_FAILED;
+  if (!text->too_long) return answer;
+  *text = (struct lease_text){.too_long = true};
+  return KJIT_REMOTE_DONE;
 }
 
 static kjit_remote_answer put(const kjit_remote_store *store, const char *name, const char *text, uint32_t seconds,
@@ -49,8 +57,9 @@ static kjit_remote_answer drop(const kjit_remote_store *store, const char *name,
 }
 
 /* What the lease that another put there says: KJIT_REMOTE_ABSENT: the other has it; KJIT_REMOTE_DONE: it is over, as
- * is what is no lease; KJIT_REMOTE_FAILED. One that is gone meanwhile counts as the other's, who has just given it back
- * and put the entry before. A clock that is wrong costs a build, or a wait within its bound. */
+ * is what is no lease; KJIT_REMOTE_FAILED. KJIT_REMOTE_ABSENT also if the lease is gone by now: its owner put the entry
+ * first and then gave it back, so the caller looks for the entry once more. A clock that is wrong costs a build, or a
+ * wait within its bound. */
 static kjit_remote_answer ask_whether_over(const kjit_remote_store *store, const char *name, uint32_t seconds,
                                            int64_t deadline_ns) {
   struct lease_text text = {.bytes = 0};

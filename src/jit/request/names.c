@@ -40,7 +40,8 @@ static kjit_status add_name(char **names, size_t *count, const struct mem *mem, 
 }
 
 /* An entry that is no identifier is a name expression like those of `names`, so it goes in front of them and is not
- * listed twice. Order and repetitions are the caller's otherwise, who asks for them by number. */
+ * listed twice. Otherwise their order and repetitions stay as the caller gave them, because results are asked for by
+ * number. */
 kjit_status names_take(char ***out, size_t *count, const struct mem *mem, const kjit_build_request *request,
                        kjit_error *error) {
   const char *const entry = request->entry ? request->entry : "";

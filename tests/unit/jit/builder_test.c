@@ -219,13 +219,20 @@ static void test_builder__mode_ro_reads_and_never_writes(void **state) {
 
 struct asker {
   struct cache_world *world;
+  int (*stop)(void *user); /* NULL: it is never asked whether it cancels */
+  void *stop_user;
   kjit_status status;
-  int left; /* questions until it cancels; 0: never asked */
 };
 
 static void *ask(void *user) {
   struct asker *asker = user;
-  asker->status = cache_world_get(asker->world, 1, 0, NULL, NULL);
+  struct cache_request made;
+  kjit_artifact *artifact = NULL;
+  cache_request_make(&made, 1);
+  made.request.stop = asker->stop;
+  made.request.stop_user = asker->stop_user;
+  asker->status = builder_get(asker->world->builder, &made.request, &artifact, NULL);
+  kjit_artifact_release(artifact);
   return NULL;
 }
 
@@ -235,7 +242,7 @@ static void test_builder__sixteen_threads_build_once(void **state) {
   pthread_t threads[16];
   atomic_store(&fake_nvrtc.compile_ms, 100);
   for (int i = 0; i < 16; i++) {
-    askers[i] = (struct asker){world, KJIT_ERR_INTERNAL, 0};
+    askers[i] = (struct asker){.world = world, .status = KJIT_ERR_INTERNAL};
     assert_int_equal(0, pthread_create(&threads[i], NULL, ask, &askers[i]));
   }
   for (int i = 0; i < 16; i++) {
@@ -246,24 +253,26 @@ static void test_builder__sixteen_threads_build_once(void **state) {
   assert_int_equal(1, cache_world_count(world, COUNT_builds));
 }
 
-static void *ask_and_cancel(void *user) {
-  struct asker *asker = user;
-  struct cache_request made;
-  kjit_artifact *artifact = NULL;
-  cache_request_make(&made, 1);
-  made.request.stop = count_down;
-  made.request.stop_user = &asker->left;
-  asker->status = builder_get(asker->world->builder, &made.request, &artifact, NULL);
-  kjit_artifact_release(artifact);
-  return NULL;
+/* A follower is asked whether it cancels only while it waits for the leader. */
+static int go_on_and_tell(void *user) {
+  atomic_bool *follows = user;
+  atomic_store(follows, true);
+  return 0;
+}
+
+static int cancel_once_followed(void *user) {
+  const atomic_bool *follows = user;
+  return atomic_load(follows);
 }
 
 static void test_builder__follower_gets_the_kernel_of_a_cancelled_leader(void **state) {
   struct cache_world *world = *state;
-  struct asker leader = {world, KJIT_ERR_INTERNAL, 10}, follower = {world, KJIT_ERR_INTERNAL, 0};
+  atomic_bool follows = false;
+  struct asker leader = {world, cancel_once_followed, &follows, KJIT_ERR_INTERNAL};
+  struct asker follower = {world, go_on_and_tell, &follows, KJIT_ERR_INTERNAL};
   pthread_t threads[2];
   atomic_store(&fake_nvrtc.compile_ms, 60000); /* until the leader has given up */
-  assert_int_equal(0, pthread_create(&threads[0], NULL, ask_and_cancel, &leader));
+  assert_int_equal(0, pthread_create(&threads[0], NULL, ask, &leader));
   while (!atomic_load(&fake_nvrtc.compiles))
     sched_yield();
   assert_int_equal(0, pthread_create(&threads[1], NULL, ask, &follower));
@@ -277,13 +286,15 @@ static void test_builder__follower_gets_the_kernel_of_a_cancelled_leader(void **
 
 static void test_builder__follower_can_cancel_while_the_leader_goes_on(void **state) {
   struct cache_world *world = *state;
-  struct asker leader = {world, KJIT_ERR_INTERNAL, 0}, follower = {world, KJIT_ERR_INTERNAL, 3};
+  int left = 3;
+  struct asker leader = {.world = world, .status = KJIT_ERR_INTERNAL};
+  struct asker follower = {world, count_down, &left, KJIT_ERR_INTERNAL};
   pthread_t thread;
   atomic_store(&fake_nvrtc.compile_ms, 60000);
   assert_int_equal(0, pthread_create(&thread, NULL, ask, &leader));
   while (!atomic_load(&fake_nvrtc.compiles))
     sched_yield();
-  ask_and_cancel(&follower);
+  ask(&follower);
   atomic_store(&fake_nvrtc.compile_ms, 0);
   pthread_join(thread, NULL);
   assert_status(KJIT_ERR_CANCELLED, follower.status, NULL);
@@ -293,7 +304,7 @@ static void test_builder__follower_can_cancel_while_the_leader_goes_on(void **st
 static void test_builder__hit_does_not_wait_for_another_keys_compile(void **state) {
   struct cache_world *world = *state;
   pthread_t thread;
-  struct asker asker = {world, KJIT_ERR_INTERNAL, 0};
+  struct asker asker = {.world = world, .status = KJIT_ERR_INTERNAL};
   assert_status(KJIT_OK, cache_world_get(world, 2, 0, NULL, NULL), NULL);
   atomic_store(&fake_nvrtc.compile_ms, 60000);
   assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
@@ -311,7 +322,7 @@ static void test_builder__hit_does_not_wait_for_another_keys_compile(void **stat
 static void test_builder__waits_for_a_compile_that_was_cancelled(void **state) {
   struct cache_world *world = *state;
   pthread_t thread;
-  struct asker asker = {world, KJIT_ERR_INTERNAL, 0};
+  struct asker asker = {.world = world, .status = KJIT_ERR_INTERNAL};
   assert_true(builder_wait_compiles(world->builder, 0));
   atomic_store(&fake_nvrtc.compile_ms, 60000);
   assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));

@@ -89,6 +89,23 @@ static void test_curl_store__lease_that_cannot_be_read_is_a_failure(void **state
   store.close(store.user);
 }
 
+/* The store is sound, so its failure counter must not see what somebody else has put at a lease's name. */
+static void test_curl_store__object_too_long_for_a_lease_is_replaced(void **state) {
+  (void)state;
+  char body[200 + 1] = "kjit-lease 1 ";
+  memset(body + strlen(body), '9', sizeof body - 1 - strlen(body));
+  struct script taken = {.codes = {412, 200, 204, 201}, .bodies = {NULL, body}};
+  struct script released = {.codes = {200}, .bodies = {body}};
+  kjit_remote_store store = open_store(&taken);
+  assert_int_equal(KJIT_REMOTE_DONE, object_lease_take(&store, &leases_work, NAME, "owner", 30, TOTAL_MS));
+  assert_int_equal(4, fake_curl.performed);
+  store.close(store.user);
+  store = open_store(&released);
+  assert_int_equal(KJIT_REMOTE_ABSENT, object_lease_release(&store, NAME, "owner", TOTAL_MS));
+  assert_int_equal(1, fake_curl.performed); /* what is not this owner's stays */
+  store.close(store.user);
+}
+
 static void test_curl_store__release_keeps_one_bound(void **state) {
   (void)state;
   struct script script = {
@@ -141,6 +158,7 @@ int main(void) {
       cmocka_unit_test(test_curl_store__lease_of_several_requests_keeps_one_bound),
       cmocka_unit_test(test_curl_store__lease_asks_no_more_when_its_time_is_over),
       cmocka_unit_test(test_curl_store__lease_that_cannot_be_read_is_a_failure),
+      cmocka_unit_test(test_curl_store__object_too_long_for_a_lease_is_replaced),
       cmocka_unit_test(test_curl_store__release_keeps_one_bound),
       cmocka_unit_test(test_curl_store__server_without_conditions_has_no_leases),
       cmocka_unit_test(test_curl_store__codes_mean_what_http_says),
