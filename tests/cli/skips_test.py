@@ -1,5 +1,5 @@
-"""What ctest makes of a test program that skips cases: the property that all tests of this build have, tried on programs
-that print what cmocka and harness.py print.
+"""What ctest makes of a test program that skips cases: the property that all tests of this build have, tried on
+programs that print what cmocka and harness.py print.
 
 usage: skips_test.py BUILD_FOLDER
 """
@@ -48,8 +48,9 @@ class Skips(unittest.TestCase):
 
     def test_harness__tells_of_skips_where_nothing_failed(self):
         for failing, code, result in ("", 0, "Skipped"), ("    def test_b(self): self.fail()\n", 1, "Failed"):
-            program = ("import sys, unittest, harness\n\n\nclass Cases(unittest.TestCase):\n"
-                       f"    def test_a(self): self.skipTest('why')\n{failing}\n\nharness.main(sys.modules['__main__'])\n")
+            program = ("import sys, unittest, harness\nclass Cases(unittest.TestCase):\n"
+                       f"    def test_a(self): self.skipTest('why')\n{failing}"
+                       "harness.main(sys.modules['__main__'])\n")
             ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                                  cwd=Path(harness.__file__).parent, timeout=harness.HANGS_S)
             self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
