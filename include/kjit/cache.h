@@ -197,8 +197,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_why(kjit_runtime *runtime, const 
 
 /**
  * Write the sound entries of the user folder to one file, a bundle (bundle.h) without compression and without
- * signature. The file is replaced when the new one is complete. Kernels are held in memory until then. Of two entries
- * that differ by the compiler alone, the one with the greater key text is written.
+ * signature. The file is replaced when the new one is complete; a symbolic link to a file stays, and that file is
+ * replaced; a device, a pipe or a socket is refused. Kernels are held in memory until then. Of two entries that differ
+ * by the compiler alone, the one with the greater key text is written.
  *
  * @param      runtime  the runtime whose folder is exported
  * @param      path     the file to write

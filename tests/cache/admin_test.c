@@ -3,6 +3,7 @@
 
 #include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
+#include "support/faulty_ops.h"
 
 struct seen {
   int count, damaged;
@@ -186,6 +187,61 @@ static void test_admin__export_then_import_restores_every_entry(void **state) {
   assert_int_equal(3, atomic_load(&fake_nvrtc.compiles));
 }
 
+static off_t file_bytes(const char *path) {
+  struct stat status;
+  assert_int_equal(0, lstat(path, &status));
+  assert_true(S_ISREG(status.st_mode));
+  return status.st_size;
+}
+
+static void test_admin__export_follows_a_link_to_a_file(void **state) {
+  struct cache_world *world = *state;
+  kjit_cache_report report;
+  char path[TEMP_PATH_BYTES], real[TEMP_PATH_BYTES], target[16];
+  temp_folder_path(&world->folder, "export", path);
+  temp_folder_path(&world->folder, "real", real);
+  assert_int_equal(0, symlink("real", path));
+  const int file = open(real, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  assert_int_equal(0, close(file));
+  export_to(world, NULL, path, &report);
+  assert_int_equal(4, readlink(path, target, sizeof target));
+  assert_true(file_bytes(real) > 0);
+  assert_status(KJIT_OK, builder_cache_import(world->builder, path, &report, NULL), NULL);
+  assert_int_equal(3, report.entries);
+}
+
+static void test_admin__export_replaces_files_alone(void **state) {
+  struct cache_world *world = *state;
+  char path[TEMP_PATH_BYTES];
+  struct stat status;
+  kjit_error error = {0};
+  temp_folder_path(&world->folder, "pipe", path);
+  assert_int_equal(0, mkfifo(path, 0666));
+  assert_status(KJIT_ERR_IO, builder_cache_export(world->builder, path, NULL, NULL, &error), &error);
+  assert_contains(error.message, "no regular file");
+  assert_int_equal(0, lstat(path, &status));
+  assert_true(S_ISFIFO(status.st_mode));
+}
+
+/* An export that cannot learn what is there is refused, because it could replace a device. */
+static void test_admin__export_needs_to_know_what_is_there(void **state) {
+  static struct faulty_ops faulty;
+  struct cache_world *world = *state;
+  kjit_error error = {0};
+  char path[TEMP_PATH_BYTES];
+  faulty_ops_init(&faulty);
+  world->parts.ops = &faulty.ops;
+  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
+  temp_folder_path(&world->folder, "export", path);
+  const enum faulty_call calls[] = {FAULTY_STAT_PATH, FAULTY_REAL_PATH};
+  assert_int_equal(0, close(open(path, O_WRONLY | O_CREAT | O_EXCL, 0666)));
+  for (int i = 0; i < 2; i++) {
+    atomic_store(&faulty.kind, calls[i]);
+    assert_status(KJIT_ERR_IO, builder_cache_export(world->builder, path, NULL, NULL, &error), &error);
+    assert_int_equal(0, file_bytes(path));
+  }
+}
+
 static void test_admin__export_filters(void **state) {
   struct cache_world *world = *state;
   kjit_cache_report report;
@@ -324,6 +380,9 @@ int main(void) {
       ADMIN_TEST(test_admin__why_compares_an_entry_with_its_nearest_neighbour),
       ADMIN_TEST(test_admin__why_in_an_empty_cache_finds_nothing),
       ADMIN_TEST(test_admin__export_then_import_restores_every_entry),
+      ADMIN_TEST(test_admin__export_follows_a_link_to_a_file),
+      ADMIN_TEST(test_admin__export_replaces_files_alone),
+      ADMIN_TEST(test_admin__export_needs_to_know_what_is_there),
       ADMIN_TEST(test_admin__export_filters),
       ADMIN_TEST(test_admin__truncated_import_publishes_nothing),
       ADMIN_TEST(test_admin__export_is_a_bundle),

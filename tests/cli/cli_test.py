@@ -1,8 +1,10 @@
 """The kjit command as people and scripts use it: exit codes, JSON, messages. usage: cli_test.py KJIT"""
 
+import fcntl
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import stat
@@ -16,6 +18,7 @@ from harness import DONE, FAILED, NO_GPU, NO_NVRTC, NOWHERE, REALLY_COMPILES, US
 
 KJIT = Path(sys.argv[1]).resolve()
 
+PIPE_BYTES = 4096  # the least that Linux gives a pipe, and less than a kernel
 SHORT_FORM = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
 KERNEL = '''
 struct scale_args { float *data; unsigned count; float factor; };
@@ -161,6 +164,45 @@ class Output(CommandCase):
             self.assertTrue(path.is_fifo())
         self.assertTrue(link.is_symlink())
         self.assertEqual({entry.name for entry in self.folder.iterdir()}, {"pipe", "link", "cache", "scale.cu"})
+
+    def test_output__goes_to_the_file_that_a_link_names(self):
+        real, link = self.folder / "real", self.folder / "link"
+        link.symlink_to("real")
+        for command in (("compile", self.write("scale.cu", KERNEL), "--entry", "scale", "--arch", "sm_80", "-D",
+                         "THREADS=256", "-o"), ("cache", "export"), ("bundle", "create")):
+            real.write_bytes(b"old")
+            self.kjit(*command, link)
+            self.assertEqual(os.readlink(link), "real")
+            self.assertGreater(real.stat().st_size, 1000, command)
+        self.assertEqual({entry.name for entry in self.folder.iterdir()}, {"real", "link", "cache", "scale.cu"})
+
+    def test_output__that_a_pipe_refuses_leaves_its_link(self):
+        """Of a device too: a pipe that loses its reader stands for one, because root could lose a real one."""
+        pipe, link = self.folder / "pipe", self.folder / "link"
+        os.mkfifo(pipe)
+        link.symlink_to("pipe")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        command = (KJIT, "compile", "--flash", SHORT_FORM, "--arch", "sm_80", "-o", link)
+        with subprocess.Popen(command, env=harness.full_environment(self.environment), stderr=subprocess.PIPE,
+                              text=True, restore_signals=False) as process:  # SIGPIPE would end it
+            select.select([reader], [], [], harness.HANGS_S)
+            os.close(reader)
+            self.assertIn("Broken pipe", process.communicate(timeout=harness.HANGS_S)[1])
+        self.assertEqual(process.returncode, FAILED)
+        self.assertEqual(os.readlink(link), "pipe")
+        self.assertTrue(pipe.is_fifo())
+
+    def test_output__of_compile_goes_into_a_pipe(self):
+        cubin = self.folder / "scale.cubin"
+        self.compile_scale("-o", cubin)
+        reader, writer = os.pipe()
+        self.run_command(KJIT, "compile", self.folder / "scale.cu", "--entry", "scale", "--arch", "sm_80",
+                         "-DTHREADS=256", "-o", f"/proc/self/fd/{writer}", environment=self.environment,
+                         pass_fds=[writer])
+        os.close(writer)
+        with open(reader, "rb") as stream:
+            self.assertEqual(stream.read(), cubin.read_bytes())
 
 
 class Doctor(CommandCase):

@@ -12,6 +12,8 @@
 
 enum faulty_call {
   FAULTY_OPEN_PATH,
+  FAULTY_STAT_PATH,
+  FAULTY_REAL_PATH,
   FAULTY_MAKE_PATH,
   FAULTY_OPEN,
   FAULTY_READ,
@@ -57,6 +59,12 @@ static inline int faulty_opened(struct faulty_ops *faulty, int file) {
 
 static inline int faulty_open_path(void *user, const char *path, int flags, mode_t mode) {
   FAULTY_RESULT(FAULTY_OPEN_PATH, faulty_opened(faulty, file_ops_system()->open_path(NULL, path, flags, mode)));
+}
+static inline int faulty_stat_path(void *user, const char *path, struct stat *status) {
+  FAULTY_RESULT(FAULTY_STAT_PATH, file_ops_system()->stat_path(NULL, path, status));
+}
+static inline int faulty_real_path(void *user, const char *path, char *real) {
+  FAULTY_RESULT(FAULTY_REAL_PATH, file_ops_system()->real_path(NULL, path, real));
 }
 static inline int faulty_make_path(void *user, const char *path, mode_t mode) {
   FAULTY_RESULT(FAULTY_MAKE_PATH, file_ops_system()->make_path(NULL, path, mode));
@@ -123,6 +131,8 @@ static inline void faulty_ops_init(struct faulty_ops *faulty) {
   faulty->ops = *file_ops_system();
   faulty->ops.user = faulty;
   faulty->ops.open_path = faulty_open_path;
+  faulty->ops.stat_path = faulty_stat_path;
+  faulty->ops.real_path = faulty_real_path;
   faulty->ops.make_path = faulty_make_path;
   faulty->ops.open = faulty_open;
   faulty->ops.close = faulty_close;

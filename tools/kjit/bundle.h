@@ -48,9 +48,12 @@ struct bundle_piece {
   size_t bytes;
 };
 
-/* Write the pieces one after another as the file `path`, with this mode less the umask. The file is complete or not
- * there: it is written beside its place and renamed. KJIT_ERR_IO: that failed, or a device, pipe or socket has its
- * place. */
+/* True when `path` leads to a device, a pipe or a socket. */
+bool bundle_file_is_stream(const char *path);
+
+/* Write the pieces one after another as the file `path`, or as the file that it is a link to, with this mode less the
+ * umask. The file is complete or not there: it is written beside its place and renamed. KJIT_ERR_IO: that failed, or a
+ * device, pipe or socket has its place. */
 kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
                               kjit_error *error);
 

@@ -1,13 +1,16 @@
-/* How the `kjit bundle` actions write their results: a file that appears whole or not at all, and the C source that
- * `--c-source` asks for.
+/* How the command writes its results: a file that appears whole or not at all, and the C source that `--c-source` asks
+ * for.
  *
  * A file is written under a temporary name beside its final place, flushed to the disk and renamed, so that a reader
- * never sees half of it and a failure leaves the old file as it was. What is there already and is no regular file, such
- * as a device or a pipe, stays what it is. One thread. */
+ * never sees half of it and a failure leaves the old file as it was. A symbolic link to a file stays, and that file is
+ * replaced. What is there already and is no regular file, such as a device or a pipe, stays what it is. The library's
+ * kjit_cache_export() has the same rules in cache_bundle.c, where each call can be made to fail by a test; this command
+ * uses the public API alone, which writes no file that is not an export. One thread. */
 #include "bundle.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,18 +45,40 @@ static kjit_status temporary_write(int file, const char *temporary, const char *
   return file_failed("written", path, error);
 }
 
+static bool is_stream(const struct stat *there) {
+  return !S_ISREG(there->st_mode) && !S_ISDIR(there->st_mode);
+}
+
+bool bundle_file_is_stream(const char *path) {
+  struct stat there;
+  return stat(path, &there) == 0 && is_stream(&there);
+}
+
+/* `real` becomes the path that the rename replaces: what `path` leads to, or `path` itself where nothing is there. A
+ * folder refuses the rename by itself. stat() looks at what is there, because /dev/stdout can lead to a pipe, which has
+ * no path. */
+static kjit_status target_find(const char *path, char real[PATH_MAX], kjit_error *error) {
+  struct stat there;
+  if (stat(path, &there) != 0) {
+    if (errno != ENOENT) return file_failed("written", path, error);
+    if (snprintf(real, PATH_MAX, "%s", path) < PATH_MAX) return KJIT_OK;
+    return error_say(error, KJIT_ERR_INVALID_ARG, "%.80s…: the path is too long", path);
+  }
+  if (is_stream(&there))
+    return error_say(error, KJIT_ERR_IO, "%s cannot be written: it is there, and is no regular file", path);
+  return realpath(path, real) != NULL ? KJIT_OK : file_failed("written", path, error);
+}
+
 kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
                               kjit_error *error) {
-  char temporary[4096];
-  struct stat there;
-  /* Links are followed, because /dev/stdout is one; a folder refuses the rename by itself. */
-  if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
-    return error_say(error, KJIT_ERR_IO, "%s cannot be written: it is there, and is no regular file", path);
-  if (snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= (int)sizeof temporary)
-    return error_say(error, KJIT_ERR_INVALID_ARG, "%.80s…: the path is too long", path);
+  char real[PATH_MAX], temporary[PATH_MAX];
+  const kjit_status found = target_find(path, real, error);
+  if (found != KJIT_OK) return found;
+  if (snprintf(temporary, sizeof temporary, "%s.XXXXXX", real) >= (int)sizeof temporary)
+    return error_say(error, KJIT_ERR_INVALID_ARG, "%.80s…: the path is too long", real);
   const int file = mkstemp(temporary);
   if (file < 0) return file_failed("written", path, error);
-  const kjit_status status = temporary_write(file, temporary, path, mode, pieces, count, error);
+  const kjit_status status = temporary_write(file, temporary, real, mode, pieces, count, error);
   if (status != KJIT_OK) unlink(temporary);
   return status;
 }

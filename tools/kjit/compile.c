@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include "attention_text.h"
+#include "bundle.h"
 #include "custom_source.h"
 #include "request_list.h"
 
@@ -145,13 +146,15 @@ static kjit_status subject_text(kjit_runtime *runtime, const struct subject *sub
   return kjit_build_source(runtime, &request, text, error);
 }
 
+/* A device or a pipe takes the bytes as they come, so that -o /dev/stdout works; a file appears whole or not at all. */
 static kjit_status cubin_write(const char *path, const kjit_artifact_info *info, kjit_error *error) {
+  const struct bundle_piece piece = {info->cubin, info->cubin_bytes};
+  if (!bundle_file_is_stream(path)) return bundle_file_write(path, 0666, &piece, 1, error);
   FILE *stream = fopen(path, "wb");
   if (stream == NULL) return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
   const bool written = fwrite(info->cubin, 1, info->cubin_bytes, stream) == info->cubin_bytes;
   const int cause = errno;
   if (fclose(stream) == 0 && written) return KJIT_OK;
-  remove(path);
   return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(written ? errno : cause));
 }
 

@@ -2,15 +2,20 @@
  *
  * A walk over the folder adds its sound entries to a bundle writer (builder_cache_bundle). An export is that bundle,
  * stored without compression and written to a file: under a random name first, then renamed, so that a reader sees the
- * old file or the whole new one. An import opens a bundle, which checks its index and, where keys are trusted, its
- * signature, and publishes each kernel under the name that its own key text gives.
+ * old file or the whole new one. A symbolic link to a file stays, and that file is replaced; a device, a pipe or a
+ * socket is refused. The command's bundle_file.c has the same rules for the files that it writes itself: it uses the
+ * public API alone, and the calls here go through file_ops, which tests replace. An import opens a bundle, which checks
+ * its index and, where keys are trusted, its signature, and publishes each kernel under the name that its own key text
+ * gives.
  *
  * Every function works on the calling thread and holds no lock; the folder may change meanwhile. */
 #include "jit/admin/cache_bundle.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -96,38 +101,49 @@ static int replace_file(const struct builder *builder, const char *path, const v
   return done;
 }
 
-/* The rename would take the place of a device, a pipe or a socket, for root that of /dev/null too. A folder refuses it
- * by itself. Links are followed, because /dev/stdout is one. */
-static kjit_status check_replaceable(const char *path, kjit_error *error) {
+static kjit_status write_failed(const char *path, int code, kjit_error *error) {
+  return error_set_cause(error, KJIT_ERR_IO, KJIT_CAUSE_ERRNO, -code, "cannot write %s: %s", path, strerror(-code));
+}
+
+/* `real` becomes the path that the rename replaces: what `path` leads to, or `path` itself where nothing is there. The
+ * rename would take the place of a device, a pipe or a socket, for root that of /dev/null too. A folder refuses it by
+ * itself. stat_path() looks at what is there, because /dev/stdout can lead to a pipe, which has no path. */
+static kjit_status find_target(const struct file_ops *ops, const char *path, char real[PATH_MAX], kjit_error *error) {
   struct stat there;
-  if (stat(path, &there) || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode)) return KJIT_OK;
-  return error_set(error, KJIT_ERR_IO, "cannot write %s: it is there, and is no regular file", path);
+  int done = ops->stat_path(ops->user, path, &there);
+  if (done == -ENOENT) {
+    done = snprintf(real, PATH_MAX, "%s", path) < PATH_MAX ? 0 : -ENAMETOOLONG;
+    return done < 0 ? write_failed(path, done, error) : KJIT_OK;
+  }
+  if (done == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode))
+    return error_set(error, KJIT_ERR_IO, "cannot write %s: it is there, and is no regular file", path);
+  if (done == 0) done = ops->real_path(ops->user, path, real);
+  return done < 0 ? write_failed(path, done, error) : KJIT_OK;
 }
 
 static kjit_status export_to(struct builder *builder, struct bundle_writer *writer, const char *path,
                              kjit_error *error) {
   void *data = NULL;
   size_t bytes = 0;
-  kjit_status status = bundle_writer_build(writer, &data, &bytes, error);
+  const kjit_status status = bundle_writer_build(writer, &data, &bytes, error);
   const int done = status == KJIT_OK ? replace_file(builder, path, data, bytes) : 0;
   mem_free(builder->mem, data);
   if (done == -ENOMEM) return error_no_memory(error);
-  if (done < 0)
-    status = error_set_cause(error, KJIT_ERR_IO, KJIT_CAUSE_ERRNO, -done, "cannot write %s: %s", path, strerror(-done));
-  return status;
+  return done < 0 ? write_failed(path, done, error) : status;
 }
 
 kjit_status builder_cache_export(struct builder *builder, const char *path, const char *filter,
                                  kjit_cache_report *report, kjit_error *error) {
+  char real[PATH_MAX];
   error_clear(error);
   if (!path || !*path) return error_invalid(error, "path", "must name a file");
-  kjit_status status = check_replaceable(path, error);
+  kjit_status status = find_target(builder->ops, path, real, error);
   if (status != KJIT_OK) return status;
   /* Without a compressor, because the library can only unpack; `kjit bundle create` compresses. */
   struct bundle_writer *writer = bundle_writer_create(builder->mem, NULL, NULL);
   if (!writer) return error_no_memory(error);
   status = builder_cache_bundle(builder, writer, filter, report, error);
-  if (status == KJIT_OK) status = export_to(builder, writer, path, error);
+  if (status == KJIT_OK) status = export_to(builder, writer, real, error);
   bundle_writer_destroy(writer);
   return status;
 }

@@ -30,6 +30,16 @@ static int system_open_path(void *user, const char *path, int flags, mode_t mode
   return result(open(path, flags | O_CLOEXEC, mode));
 }
 
+static int system_stat_path(void *user, const char *path, struct stat *status) {
+  (void)user;
+  return result(stat(path, status));
+}
+
+static int system_real_path(void *user, const char *path, char *real) {
+  (void)user;
+  return realpath(path, real) ? 0 : -errno;
+}
+
 static int system_make_path(void *user, const char *path, mode_t mode) {
   (void)user;
   return result(mkdir(path, mode));
@@ -248,6 +258,8 @@ static const char *system_environment(void *user, const char *name) {
 const struct file_ops *file_ops_system(void) {
   static const struct file_ops system_ops = {
       .open_path = system_open_path,
+      .stat_path = system_stat_path,
+      .real_path = system_real_path,
       .make_path = system_make_path,
       .open = system_open,
       .close = system_close,

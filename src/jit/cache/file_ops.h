@@ -15,8 +15,11 @@ struct file_list; /* an open listing of a folder */
 struct file_ops {
   void *user; /* passed back */
 
-  /* The one path that may lead through symbolic links: the way to a cache folder, or to an export. */
+  /* The one path that may lead through symbolic links: the way to a cache folder, or to an export. `real` becomes the
+   * path without links, in PATH_MAX bytes. */
   int (*open_path)(void *user, const char *path, int flags, mode_t mode);
+  int (*stat_path)(void *user, const char *path, struct stat *status);
+  int (*real_path)(void *user, const char *path, char *real);
   int (*make_path)(void *user, const char *path, mode_t mode);
 
   int (*open)(void *user, int folder, const char *path, int flags, mode_t mode);
