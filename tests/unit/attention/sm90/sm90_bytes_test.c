@@ -20,11 +20,7 @@ static kjit_attention_sm90_config chosen_on(const kjit_attention_problem *proble
 enum { H100_GB_S = 3352, H200_GB_S = 4800 };
 
 static kjit_attention_problem few_rows(int64_t batch, int64_t heads, int64_t seq_q, int64_t seq_kv, int64_t head_dim) {
-  kjit_attention_problem problem = sm90_problem(seq_kv, head_dim, 0);
-  problem.batch = batch;
-  problem.heads_q = problem.heads_kv = heads;
-  problem.seq_q = seq_q;
-  return problem;
+  return sm90_sized(sm90_problem(seq_kv, head_dim, 0), batch, heads, heads, seq_q);
 }
 
 /* The fastest steps that were timed, or as fast as these within 3 %. */

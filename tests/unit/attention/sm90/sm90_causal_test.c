@@ -38,11 +38,7 @@ static void test_sm90_choose__chunks_take_the_tiles_of_full_attention(void **sta
 }
 
 static kjit_attention_problem chunk(int64_t batch, int64_t heads, int64_t seq_q, int64_t seq_kv) {
-  kjit_attention_problem problem = sm90_problem(seq_kv, 64, KJIT_ATTENTION_CAUSAL);
-  problem.batch = batch;
-  problem.heads_q = problem.heads_kv = heads;
-  problem.seq_q = seq_q;
-  return problem;
+  return sm90_sized(sm90_problem(seq_kv, 64, KJIT_ATTENTION_CAUSAL), batch, heads, heads, seq_q);
 }
 
 /* 150 tiles of 128 rows are two rounds, though the shortest begin last; 120 of 192 rows are one. */

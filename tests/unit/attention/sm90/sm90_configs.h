@@ -59,6 +59,16 @@ static inline kjit_attention_problem sm90_problem(int64_t seq, int64_t head_dim,
   return problem;
 }
 
+/* The problem with another batch, other heads and another number of queries. */
+static inline kjit_attention_problem sm90_sized(kjit_attention_problem problem, int64_t batch, int64_t heads_q,
+                                                int64_t heads_kv, int64_t seq_q) {
+  problem.batch = batch;
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
+  problem.seq_q = seq_q;
+  return problem;
+}
+
 /* As sm90_config_choose(), of a problem that has a config. */
 static inline kjit_attention_sm90_config sm90_chosen(const kjit_attention_problem *problem, uint32_t sm_count) {
   kjit_attention_sm90_config config;

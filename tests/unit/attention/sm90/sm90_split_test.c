@@ -138,11 +138,7 @@ static void test_sm90_split__a_plan_splits(void **state) {
 /* 65 rows of four heads that share keys are two tiles of 192, or three of 128; parts of the former are fewer. */
 static void test_sm90_choose__parts_of_three_consumers_are_compared(void **state) {
   (void)state;
-  kjit_attention_problem problem = sm90_problem(9853, 72, 0);
-  problem.seq_q = 65;
-  problem.batch = 1;
-  problem.heads_q = 128;
-  problem.heads_kv = 32;
+  const kjit_attention_problem problem = sm90_sized(sm90_problem(9853, 72, 0), 1, 128, 32, 65);
   const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
   assert_int_equal(config.split, 1);
   assert_int_equal(config.consumers, 3);
@@ -152,16 +148,9 @@ static void test_sm90_choose__parts_of_three_consumers_are_compared(void **state
 /* Whole tiles that nearly fill the card stay whole, and causal ones have no such parts. */
 static void test_sm90_choose__parts_of_three_consumers_are_of_tiles_that_are_split(void **state) {
   (void)state;
-  kjit_attention_problem problem = sm90_problem(9899, 64, 0);
-  problem.seq_q = 52;
-  problem.batch = 2;
-  problem.heads_q = 128;
-  problem.heads_kv = 8;
+  kjit_attention_problem problem = sm90_sized(sm90_problem(9899, 64, 0), 2, 128, 8, 52);
   assert_int_equal(sm90_chosen(&problem, 132).split, 0);
-  problem = sm90_problem(3481, 64, KJIT_ATTENTION_CAUSAL);
-  problem.seq_q = 435;
-  problem.batch = 3;
-  problem.heads_q = problem.heads_kv = 6;
+  problem = sm90_sized(sm90_problem(3481, 64, KJIT_ATTENTION_CAUSAL), 3, 6, 6, 435);
   assert_true(sm90_chosen(&problem, 132).consumers < 3);
 }
 
