@@ -153,8 +153,8 @@ class Runners(TuneFamily):
         self.assertIn("ended with exit code 3 before it answered", self.first_failure("sys.exit(3)"))
 
     def test_runner__silence_ends_it(self):
-        """A machine that is busy may not start a runner within a second, which is the class's failure: then it gets
-        more."""
+        """A busy machine may need longer than a second to start a runner, and then the whole class fails; so the bound
+        grows until the class is done."""
         body = "    if threads == 64:\n        time.sleep(600)\n" + FORMULA
         for seconds in (1, 4, 16, 64):
             words = self.arguments("--runner-seconds", seconds, "--json", body=body)

@@ -101,8 +101,8 @@ static inline void fake_nvrtc_cubin(const char *source, void *cubin, size_t byte
 }
 
 /* Wait for the file whose path stands behind this word in the source, to the line's end; no word, no wait. The file
- * "PATH-begun" says that the wait has begun. After minutes it ends by itself, so that a caller who was to give up and
- * did not is told by what he gets, and not by a test that hangs. */
+ * "PATH-begun" says that the wait has begun. The wait ends by itself after five minutes, so that
+ * a test whose caller should have given up, and did not, fails in place of hanging. */
 #define FAKE_WAIT_MS 300000
 static inline void fake_wait_for_file(const char *source, const char *word) {
   char path[600], begun[610];

@@ -22,7 +22,7 @@ int64_t sm90_tiles_blocks(const struct sm90_tiles *tiles, const kjit_attention_s
   return integer_min(integer_divide_up(seen, config->tile_n), tiles->key_blocks);
 }
 
-/* Let the first of a heap, which is the least, grow to its place. */
+/* Restore the heap, whose least element is the first, after that one has grown. */
 static void sink(int64_t *heap, int64_t count) {
   const int64_t grown = heap[0];
   int64_t at = 0;
