@@ -1,10 +1,11 @@
-/* What the files of `kjit bundle` share: options, actions, key files, writing of files, compression. */
+/* What the files of `kjit bundle` share: options, actions, key files, C source, compression. */
 #ifndef KJIT_TOOLS_BUNDLE_H
 #define KJIT_TOOLS_BUNDLE_H
 
 #include <stdbool.h>
 
 #include "asked.h"
+#include "output_file.h"
 
 #define BUNDLE_KEY_HEX_BYTES 65 /* with the NUL */
 
@@ -40,26 +41,11 @@ kjit_status bundle_key_read(const char *text, enum bundle_key_kind kind, char he
  * failure, with the error set. */
 const char **bundle_keys_read(const struct option_list *keys, kjit_error *error);
 
-/* ---- Files ---- */
-
-/* One stretch of bytes of a file. */
-struct bundle_piece {
-  const void *data;
-  size_t bytes;
-};
-
-/* True when `path` leads to a device, a pipe or a socket. */
-bool bundle_file_is_stream(const char *path);
-
-/* Write the pieces one after another as the file `path`, or as the file that it is a link to, with this mode less the
- * umask. The file is complete or not there: it is written beside its place and renamed. KJIT_ERR_IO: that failed, or a
- * device, pipe or socket has its place. */
-kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
-                              kjit_error *error);
+/* ---- C source ---- */
 
 /* C source that defines `const unsigned char SYMBOL[]` and `const size_t SYMBOL_bytes`; `origin` says who wrote it, and
  * what for. The caller frees it; NULL when out of memory. */
-char *bundle_c_source(const char *origin, const char *symbol, const struct bundle_piece *pieces, size_t count);
+char *bundle_c_source(const char *origin, const char *symbol, const struct output_piece *pieces, size_t count);
 bool bundle_symbol_is_sound(const char *symbol);
 
 /* ---- Packing ---- */

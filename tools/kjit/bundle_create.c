@@ -4,7 +4,7 @@
  * 2. The library's writer makes the bundle in memory; an empty one is an error, because an application that ships
  *    nothing would notice only at its users.
  * 3. With --key the bundle is signed.
- * 4. The file is written whole or not at all (bundle_file.c).
+ * 4. The file is written whole or not at all (output_file.c).
  *
  * One thread; the compiling processes end before this process opens a runtime. */
 #include "bundle.h"
@@ -120,19 +120,19 @@ static kjit_status blob_sign(const struct bundle_options *options, const kjit_bu
 static kjit_status blob_write(const struct bundle_options *options, const kjit_bundle_blob *blob, kjit_error *error) {
   const char *path = options->words.items[1];
   unsigned char signature[KJIT_BUNDLE_SIGNATURE_BYTES];
-  struct bundle_piece pieces[] = {{blob->data, blob->bytes}, {signature, 0}};
+  struct output_piece pieces[] = {{blob->data, blob->bytes}, {signature, 0}};
   kjit_status status = KJIT_OK;
   if (options->keys.count == 1) {
     status = blob_sign(options, blob, signature, error);
     pieces[1].bytes = sizeof signature;
   }
   if (status != KJIT_OK) return status;
-  if (!options->c_source) return bundle_file_write(path, 0644, pieces, 2, error);
+  if (!options->c_source) return output_file_write(path, 0644, pieces, 2, error);
   char *text = bundle_c_source("kjit bundle create --c-source: for kjit_runtime_options.bundle_blobs", options->symbol,
                                pieces, 2);
   if (text == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for the C source");
-  const struct bundle_piece source = {text, strlen(text)};
-  status = bundle_file_write(path, 0644, &source, 1, error);
+  const struct output_piece source = {text, strlen(text)};
+  status = output_file_write(path, 0644, &source, 1, error);
   free(text);
   return status;
 }

@@ -68,8 +68,8 @@ static kjit_status key_write(const char *name, const char *suffix, unsigned mode
   if (snprintf(path, sizeof path, "%s%s", name, suffix) >= (int)sizeof path)
     return error_say(error, KJIT_ERR_INVALID_ARG, "%.80s…: the name is too long", name);
   const int bytes = snprintf(line, sizeof line, "%s%s\n", key_heads[kind], hex);
-  const struct bundle_piece piece = {line, (size_t)bytes};
-  const kjit_status status = bundle_file_write(path, mode, &piece, 1, error);
+  const struct output_piece piece = {line, (size_t)bytes};
+  const kjit_status status = output_file_write(path, mode, &piece, 1, error);
   explicit_bzero(line, sizeof line);
   return status;
 }
@@ -102,8 +102,8 @@ static kjit_status file_sign(kjit_bundle *bundle, const char *path, const char *
   if (stream == NULL || fread(body, info.body_bytes, 1, stream) != 1)
     status = error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
   if (stream != NULL) fclose(stream);
-  const struct bundle_piece pieces[] = {{body, info.body_bytes}, {signature, sizeof signature}};
-  if (status == KJIT_OK) status = bundle_file_write(out, 0644, pieces, 2, error);
+  const struct output_piece pieces[] = {{body, info.body_bytes}, {signature, sizeof signature}};
+  if (status == KJIT_OK) status = output_file_write(out, 0644, pieces, 2, error);
   free(body);
   return status;
 }

@@ -24,11 +24,11 @@ struct code_visit {
 
 static int cubin_write(void *user, const kjit_cache_entry *entry) {
   struct code_visit *visit = user;
-  const struct bundle_piece piece = {entry->cubin, entry->cubin_bytes};
+  const struct output_piece piece = {entry->cubin, entry->cubin_bytes};
   if (entry->cubin == NULL)
     error_say(&visit->error, KJIT_ERR_CORRUPT, "key %.12s: its entry is damaged: %s", entry->key, entry->damage);
   else
-    (void)bundle_file_write(visit->path, 0644, &piece, 1, &visit->error);
+    (void)output_file_write(visit->path, 0644, &piece, 1, &visit->error);
   return 1;
 }
 

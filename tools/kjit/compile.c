@@ -2,8 +2,8 @@
 #include "command.h"
 
 #include "attention_text.h"
-#include "bundle.h"
 #include "custom_source.h"
+#include "output_file.h"
 #include "request_list.h"
 
 #include <errno.h>
@@ -148,8 +148,8 @@ static kjit_status subject_text(kjit_runtime *runtime, const struct subject *sub
 
 /* A device or a pipe takes the bytes as they come, so that -o /dev/stdout works; a file appears whole or not at all. */
 static kjit_status cubin_write(const char *path, const kjit_artifact_info *info, kjit_error *error) {
-  const struct bundle_piece piece = {info->cubin, info->cubin_bytes};
-  if (!bundle_file_is_stream(path)) return bundle_file_write(path, 0666, &piece, 1, error);
+  const struct output_piece piece = {info->cubin, info->cubin_bytes};
+  if (!output_file_is_stream(path)) return output_file_write(path, 0666, &piece, 1, error);
   FILE *stream = fopen(path, "wb");
   if (stream == NULL) return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
   const bool written = fwrite(info->cubin, 1, info->cubin_bytes, stream) == info->cubin_bytes;

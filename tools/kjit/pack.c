@@ -106,7 +106,7 @@ static kjit_status blob_write(const struct pack_options *options, const kjit_sea
                               const kjit_bundle_blob *blob, kjit_error *error) {
   unsigned char signature[KJIT_BUNDLE_SIGNATURE_BYTES];
   char secret[BUNDLE_KEY_HEX_BYTES];
-  struct bundle_piece pieces[] = {{blob->data, blob->bytes}, {signature, 0}};
+  struct output_piece pieces[] = {{blob->data, blob->bytes}, {signature, 0}};
   kjit_status status = KJIT_OK;
   if (options->key != NULL) {
     status = bundle_key_read(options->key, BUNDLE_KEY_SECRET, secret, error);
@@ -115,11 +115,11 @@ static kjit_status blob_write(const struct pack_options *options, const kjit_sea
     pieces[1].bytes = sizeof signature;
   }
   if (status != KJIT_OK) return status;
-  if (!options->c_source) return bundle_file_write(options->out, 0644, pieces, 2, error);
+  if (!options->c_source) return output_file_write(options->out, 0644, pieces, 2, error);
   char *text = bundle_c_source("kjit pack --c-source: for kjit_program_open()", options->symbol, pieces, 2);
   if (text == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for the C source");
-  const struct bundle_piece source = {text, strlen(text)};
-  status = bundle_file_write(options->out, 0644, &source, 1, error);
+  const struct output_piece source = {text, strlen(text)};
+  status = output_file_write(options->out, 0644, &source, 1, error);
   free(text);
   return status;
 }

@@ -3,7 +3,7 @@
  * it. One thread; two processes must not write the same file. */
 #include "tune_table.h"
 
-#include "bundle.h"
+#include "output_file.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -47,8 +47,8 @@ kjit_status tune_table_put(kjit_runtime *runtime, const kjit_device_info *device
   if (path == NULL) return kjit_tune_publish(runtime, device, result, error);
   kjit_status status = read_table(path, &before, error);
   if (status == KJIT_OK) status = kjit_tune_print(runtime, device, result, before, &text, error);
-  const struct bundle_piece piece = {text, text != NULL ? strlen(text) : 0};
-  if (status == KJIT_OK) status = bundle_file_write(path, 0666, &piece, 1, error);
+  const struct output_piece piece = {text, text != NULL ? strlen(text) : 0};
+  if (status == KJIT_OK) status = output_file_write(path, 0666, &piece, 1, error);
   kjit_text_free(runtime, text);
   free(before);
   return status;

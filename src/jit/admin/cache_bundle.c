@@ -3,7 +3,7 @@
  * A walk over the folder adds its sound entries to a bundle writer (builder_cache_bundle). An export is that bundle,
  * stored without compression and written to a file: under a random name first, then renamed, so that a reader sees the
  * old file or the whole new one. A symbolic link to a file stays, and that file is replaced; a device, a pipe or a
- * socket is refused. The command's bundle_file.c has the same rules for the files that it writes itself: it uses the
+ * socket is refused. The command's output_file.c has the same rules for the files that it writes itself: it uses the
  * public API alone, and the calls here go through file_ops, which tests replace. An import opens a bundle, which checks
  * its index and, where keys are trusted, its signature, and publishes each kernel under the name that its own key text
  * gives.

@@ -1,17 +1,16 @@
-/* How the command writes its results: a file that appears whole or not at all, and the C source that `--c-source` asks
- * for.
+/* How the command writes its results: as files that appear whole or not at all.
  *
  * A file is written under a temporary name beside its final place, flushed to the disk and renamed, so that a reader
  * never sees half of it and a failure leaves the old file as it was. A symbolic link to a file stays, and that file is
  * replaced. What is there already and is no regular file, such as a device or a pipe, stays what it is. The library's
  * kjit_cache_export() has the same rules in cache_bundle.c, where each call can be made to fail by a test; this command
  * uses the public API alone, which writes no file that is not an export. One thread. */
-#include "bundle.h"
+#include "output_file.h"
 
-#include <ctype.h>
+#include "command.h"
+
 #include <errno.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ static kjit_status file_failed(const char *what, const char *path, kjit_error *e
   return error_say(error, KJIT_ERR_IO, "%s cannot be %s: %s", path, what, strerror(errno));
 }
 
-static bool pieces_write(FILE *stream, const struct bundle_piece *pieces, size_t count) {
+static bool pieces_write(FILE *stream, const struct output_piece *pieces, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (pieces[i].bytes > 0 && fwrite(pieces[i].data, pieces[i].bytes, 1, stream) != 1) return false;
   return fflush(stream) == 0 && fsync(fileno(stream)) == 0;
@@ -31,7 +30,7 @@ static bool pieces_write(FILE *stream, const struct bundle_piece *pieces, size_t
 /* Write the pieces to `file`, which mkstemp() has created as `temporary`, and rename it to `path`. mkstemp() creates
  * with mode 0600, so the mode that is wanted is set here, less the bits of the process's umask. */
 static kjit_status temporary_write(int file, const char *temporary, const char *path, unsigned mode,
-                                   const struct bundle_piece *pieces, size_t count, kjit_error *error) {
+                                   const struct output_piece *pieces, size_t count, kjit_error *error) {
   FILE *stream = fdopen(file, "wb");
   if (stream == NULL) {
     close(file);
@@ -49,7 +48,7 @@ static bool is_stream(const struct stat *there) {
   return !S_ISREG(there->st_mode) && !S_ISDIR(there->st_mode);
 }
 
-bool bundle_file_is_stream(const char *path) {
+bool output_file_is_stream(const char *path) {
   struct stat there;
   return stat(path, &there) == 0 && is_stream(&there);
 }
@@ -69,7 +68,7 @@ static kjit_status target_find(const char *path, char real[PATH_MAX], kjit_error
   return realpath(path, real) != NULL ? KJIT_OK : file_failed("written", path, error);
 }
 
-kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
+kjit_status output_file_write(const char *path, unsigned mode, const struct output_piece *pieces, size_t count,
                               kjit_error *error) {
   char real[PATH_MAX], temporary[PATH_MAX];
   const kjit_status found = target_find(path, real, error);
@@ -81,38 +80,4 @@ kjit_status bundle_file_write(const char *path, unsigned mode, const struct bund
   const kjit_status status = temporary_write(file, temporary, real, mode, pieces, count, error);
   if (status != KJIT_OK) unlink(temporary);
   return status;
-}
-
-bool bundle_symbol_is_sound(const char *symbol) {
-  if (!isalpha((unsigned char)*symbol) && *symbol != '_') return false;
-  for (; *symbol != '\0'; symbol++)
-    if (!isalnum((unsigned char)*symbol) && *symbol != '_') return false;
-  return true;
-}
-
-/* Bytes that bundle_c_source() needs at most: 4 for each byte (",255"), a newline after every 32 bytes, and the lines
- * around the array, which name the symbol four times. */
-static size_t source_capacity(const char *symbol, const struct bundle_piece *pieces, size_t count) {
-  size_t bytes = 0;
-  for (size_t i = 0; i < count; i++)
-    bytes += pieces[i].bytes;
-  return 5 * bytes + 4 * strlen(symbol) + 512;
-}
-
-char *bundle_c_source(const char *origin, const char *symbol, const struct bundle_piece *pieces, size_t count) {
-  const size_t capacity = source_capacity(symbol, pieces, count) + strlen(origin);
-  char *text = malloc(capacity);
-  if (text == NULL) return NULL;
-  size_t total = 0;
-  int at = snprintf(text, capacity,
-                    "/* Written by %s. */\n"
-                    "#include <stddef.h>\n\n"
-                    "extern const unsigned char %s[];\nextern const size_t %s_bytes;\n\nconst unsigned char %s[] = {\n",
-                    origin, symbol, symbol, symbol);
-  char *end = text + at;
-  for (size_t i = 0; i < count; i++)
-    for (size_t j = 0; j < pieces[i].bytes; j++)
-      end += sprintf(end, ++total % 32 == 0 ? "%u,\n" : "%u,", ((const unsigned char *)pieces[i].data)[j]);
-  snprintf(end, capacity - (size_t)(end - text), "\n};\n\nconst size_t %s_bytes = %zu;\n", symbol, total);
-  return text;
 }
