@@ -59,13 +59,14 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
  * over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
+  enum { STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
   enum { STEP_ROWS = 2 * STEP * 2, MOST_BYTES_UNDER_WAY = 9000000 }; /* rows of K and V, two stages */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
   const int64_t under_way = tiles * STEP_ROWS * decode_line_bytes(columns);
-  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns > WIDEST) return false;
+  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS) return false;
+  if (columns > DECODE_FEW_BYTES_COLUMNS) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;

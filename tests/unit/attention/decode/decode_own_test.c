@@ -37,7 +37,11 @@ static void test_decode_own__a_round_of_whole_tiles_is_another_familys(void **st
       {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, true, false},
       {20, 4, 4, 1, 11808, 128, false, true}, /* more than 300 MB */
       {80, 20, 1, 3, 6000, 128, true, true},  /* its rows are two tiles of packed heads */
-      {1, 84, 84, 16, 6000, 32, true, true},
+      {1, 84, 84, 16, 6000, 32, true, true},    {3, 28, 28, 1, 5596, 240, false, false},
+      {35, 24, 3, 2, 5515, 224, false, false}, /* no whole lines */
+      {1, 76, 76, 1, 5596, 240, true, false},   {1, 78, 78, 1, 5596, 240, false, false},
+      {3, 28, 28, 1, 5596, 192, false, false},  {3, 28, 28, 1, 5596, 184, true, false},
+      {1, 48, 48, 17, 5000, 216, false, true}, /* more rows than a warp's */
   };
   (void)state;
   expect_rows(rows, sizeof rows / sizeof *rows);
