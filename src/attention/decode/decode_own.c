@@ -39,6 +39,19 @@ static int64_t widest(const kjit_attention_problem *problem) {
   return integer_max(problem->head_dim, problem->head_dim_v);
 }
 
+/* With slow memory, heads of 64 or 128 columns of which a few multiprocessors have two tiles: attention_sm90 computes
+ * one tile after the other, so that these few end alone, at 50 bytes a ns each, or cuts all tiles into parts. Here two
+ * blocks of threads on a multiprocessor take all tiles at the same time. On an H100 attention_sm90 takes 128.5 us for
+ * 35 rows of 160 heads over 5,654 keys of 64 columns in parts (1.80 TB/s), and 193 for 32 rows of 180 heads over 5,532
+ * of 128 in whole tiles (2.65 TB/s), which are the two rounds as reckoned. 44 rows of 144 heads over 5,702 keys of 96
+ * columns, heads first, are 127 here (2.49 TB/s), and 150 and 161 there in whole tiles and in parts; up to 8 rows of
+ * 168 heads of 64 and 128 columns are read at 2.7 and 2.8 TB/s here. */
+static bool has_few_second_tiles(const kjit_attention_problem *problem, const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  return decode_has_slow_memory(card) && heads > all && heads * 10 <= all * 13 && widest(problem) <= WIDE_COLUMNS &&
+         decode_key_bytes(problem) >= DECODE_LEAST_BYTES;
+}
+
 /* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. With slow
  * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
  * of 120 columns: 215 us on an H100 and 171 here), nor where some multiprocessors have two tiles (44 rows of 144 heads
@@ -48,7 +61,8 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
                                        const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const bool fills = heads * 5 >= all * 4;
-  if (!decode_has_slow_memory(card) || !decode_is_odd(problem->head_dim)) return rows >= DECODE_WARP_ROWS && fills;
+  if (!decode_has_slow_memory(card) || !decode_is_odd(problem->head_dim))
+    return rows >= DECODE_WARP_ROWS && fills && !has_few_second_tiles(problem, card);
   if (rows <= DECODE_WARP_ROWS) return false;
   if (heads > all) return heads > 2 * all || widest(problem) > WIDE_COLUMNS;
   return fills || (rows > FEW_ROWS / 2 && heads * 4 <= all);
