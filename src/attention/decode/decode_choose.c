@@ -59,13 +59,14 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
  * over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
+  enum { STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
   enum { STEP_ROWS = 2 * STEP * 2, MOST_BYTES_UNDER_WAY = 9000000 }; /* rows of K and V, two stages */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
   const int64_t under_way = tiles * STEP_ROWS * decode_line_bytes(columns);
-  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns > WIDEST) return false;
+  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS) return false;
+  if (columns > DECODE_FEW_BYTES_COLUMNS) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
@@ -86,19 +87,19 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
-/* Slow memory, more rows than a warp's, heads of 65 to 128 columns whose rows are no whole lines, and more of them than
- * multiprocessors: two blocks of threads, which take all of them at once, with the longest steps that keep what is on
- * their way below 10 MB of lines. 40 rows of 240 heads over 2,000 keys of 96 columns take 76.5 us on an H100 with steps
- * of 32 keys, 79.6 with 48 and 85.2 with 64; 44 rows of 144 heads over 5,702 keys 126 with 64 (L2 fetches whole lines)
- * and 141 with 48. */
+/* Slow memory, more rows than a warp's, heads of 64 to 128 columns, and more of them than multiprocessors: two blocks
+ * of threads, which take all of them at once, with the longest steps that keep what is on their way below 10 MB of
+ * lines. 40 rows of 240 heads over 2,000 keys of 96 columns take 76.5 us on an H100 with steps of 32 keys, 79.6 with 48
+ * and 85.2 with 64; 44 rows of 144 heads over 5,702 keys 126 with 64 (L2 fetches whole lines) and 141 with 48; 4 rows
+ * of 168 heads over 9,825 keys of 64 columns 157 with 64 and 154 with 96. */
 static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                                 const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEPS = 3, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
-  static const int32_t steps[STEPS] = {64, 48, 32};
+  enum { STEPS = 4, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
+  static const int32_t steps[STEPS] = {96, 64, 48, 32};
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const int64_t row_bytes = 2 * decode_line_bytes(columns);
   if (!decode_has_slow_memory(card) || rows <= DECODE_WARP_ROWS || tiles <= all || tiles > 2 * all) return false;
-  if (!decode_is_odd(columns) || columns < DECODE_BAND_COLUMNS || columns > DECODE_REGISTER_HEAD_DIM) return false;
+  if (columns < DECODE_BAND_COLUMNS || columns > DECODE_REGISTER_HEAD_DIM) return false;
   config->stages = STAGES;
   for (size_t i = 0; i < STEPS; i++) {
     set_blocks(config, steps[i], 2);

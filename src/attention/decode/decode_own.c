@@ -16,7 +16,8 @@ enum {
   LEAST_OF_WIDE = 129,         /* also of more than 128 columns */
   LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
   WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
-  WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted */
+  WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted, */
+  WIDE_BYTES_A_US = 36000,     /* of more than 192 columns that are no whole lines with so much */
   MOST_BYTES = 600000000,      /* of K and V of tiles that one round takes, up to which they were measured, and */
   MOST_USUAL_BYTES = 300000000 /* of 64 and 128 columns without slow memory, up to which that is faster */
 };
@@ -38,6 +39,19 @@ static int64_t widest(const kjit_attention_problem *problem) {
   return integer_max(problem->head_dim, problem->head_dim_v);
 }
 
+/* With slow memory, heads of 64 or 128 columns of which a few multiprocessors have two tiles: attention_sm90 computes
+ * one tile after the other, so that these few end alone, at 50 bytes a ns each, or cuts all tiles into parts. Here two
+ * blocks of threads on a multiprocessor take all tiles at the same time. On an H100 attention_sm90 takes 128.5 us for
+ * 35 rows of 160 heads over 5,654 keys of 64 columns in parts (1.80 TB/s), and 193 for 32 rows of 180 heads over 5,532
+ * of 128 in whole tiles (2.65 TB/s), which are the two rounds as reckoned. 44 rows of 144 heads over 5,702 keys of 96
+ * columns, heads first, are 127 here (2.49 TB/s), and 150 and 161 there in whole tiles and in parts; up to 8 rows of
+ * 168 heads of 64 and 128 columns are read at 2.7 and 2.8 TB/s here. */
+static bool has_few_second_tiles(const kjit_attention_problem *problem, const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  return decode_has_slow_memory(card) && heads > all && heads * 10 <= all * 13 && widest(problem) <= WIDE_COLUMNS &&
+         decode_key_bytes(problem) >= DECODE_LEAST_BYTES;
+}
+
 /* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. With slow
  * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
  * of 120 columns: 215 us on an H100 and 171 here), nor where some multiprocessors have two tiles (44 rows of 144 heads
@@ -47,7 +61,8 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
                                        const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const bool fills = heads * 5 >= all * 4;
-  if (!decode_has_slow_memory(card) || !decode_is_odd(problem->head_dim)) return rows >= DECODE_WARP_ROWS && fills;
+  if (!decode_has_slow_memory(card) || !decode_is_odd(problem->head_dim))
+    return rows >= DECODE_WARP_ROWS && fills && !has_few_second_tiles(problem, card);
   if (rows <= DECODE_WARP_ROWS) return false;
   if (heads > all) return heads > 2 * all || widest(problem) > WIDE_COLUMNS;
   return fills || (rows > FEW_ROWS / 2 && heads * 4 <= all);
@@ -80,14 +95,21 @@ static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t 
  * What slow memory reads here by few bytes is as fast (16 rows of 80 heads over 8,000 keys of 64 columns 71 and 69), as
  * are more than 300 MB of whole lines on an H200 (one of 80 heads over 11,808 keys of 128 columns 129 and 129, of 128
  * over 14,707 of 64 132 and 126), but not of other heads (one of 128 over 6,805 keys of 152 columns 203 and 162, over
- * 9,139 of 72 143 and 127). More than 600 MB were not measured. */
+ * 9,139 of 72 143 and 127). More than 600 MB were not measured.
+ *
+ * Heads of more than 192 columns that are no whole lines are not read by few bytes here. An H100 reads TB/s, here, 2.23
+ * (one row of 84 heads over 5,596 keys of 240 columns) and 2.52 (16 of 105 over 5,515 of 224), and there 2.60 (32 of
+ * 110 over 3,341 of 224), 2.66 (2 of 220 over 3,311 of 176) and 2.86 (8 of 104 over 4,682 of 256). But most rows of
+ * their boxes lie in two lines, of which an SM gets one in 1.6 to 1.8 ns, so that it reads no more than 36 bytes a ns.
+ */
 static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
   const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
+  const bool has_few_bytes = is_read_by_few_bytes(problem, rows, card), is_wide = columns > DECODE_FEW_BYTES_COLUMNS;
   if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
-  if (is_read_by_few_bytes(problem, rows, card)) return false;
+  if (has_few_bytes && !is_wide) return false;
   if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
-  return heads * WHOLE_BYTES_A_US >= card->memory_bytes_a_us;
+  return heads * (has_few_bytes ? WIDE_BYTES_A_US : WHOLE_BYTES_A_US) >= card->memory_bytes_a_us;
 }
 
 /* The same of more than 128 columns in two rounds, of which the second has enough tiles too: 2 rows of 220 heads over

@@ -9,7 +9,8 @@
 enum {
   DECODE_WARP_ROWS = 16, /* rows that use all of a warp's products, which a tile makes in any case */
   DECODE_LEAST_BYTES =
-      32 << 20 /* of K and V, from which on a launch does not mostly wait for its first and last steps */
+      32 << 20, /* of K and V, from which on a launch does not mostly wait for its first and last steps */
+  DECODE_FEW_BYTES_COLUMNS = 192 /* columns up to which slow memory is read by few bytes on their way */
 };
 
 /* KJIT_ERR_UNSUPPORTED, with the reason, for a problem that the family does not compute, or that another family

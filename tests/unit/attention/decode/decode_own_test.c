@@ -37,7 +37,11 @@ static void test_decode_own__a_round_of_whole_tiles_is_another_familys(void **st
       {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, true, false},
       {20, 4, 4, 1, 11808, 128, false, true}, /* more than 300 MB */
       {80, 20, 1, 3, 6000, 128, true, true},  /* its rows are two tiles of packed heads */
-      {1, 84, 84, 16, 6000, 32, true, true},
+      {1, 84, 84, 16, 6000, 32, true, true},    {3, 28, 28, 1, 5596, 240, false, false},
+      {35, 24, 3, 2, 5515, 224, false, false}, /* no whole lines */
+      {1, 76, 76, 1, 5596, 240, true, false},   {1, 78, 78, 1, 5596, 240, false, false},
+      {3, 28, 28, 1, 5596, 192, false, false},  {3, 28, 28, 1, 5596, 184, true, false},
+      {1, 48, 48, 17, 5000, 216, false, true}, /* more rows than a warp's */
   };
   (void)state;
   expect_rows(rows, sizeof rows / sizeof *rows);
@@ -67,16 +71,19 @@ static void test_decode_own__a_short_round_is_another_familys(void **state) {
   expect_rows(rows, sizeof rows / sizeof *rows);
 }
 
-/* With slow memory, where some multiprocessors have two tiles of heads whose rows are no whole lines. */
+/* With slow memory, where some multiprocessors have two tiles of heads whose rows are no whole lines, or a few have two
+ * of 64 and 128 columns: all of them whole, at the same time. */
 static void test_decode_own__rows_side_by_side_are_its_own_with_slow_memory(void **state) {
   static const struct {
-    int64_t batch, heads, rows, keys;
+    int64_t batch, heads, rows, keys, columns;
     int32_t tile_n;
-  } expected[] = {{3, 48, 44, 5702, 64}, {6, 40, 40, 2000, 32}, {5, 40, 20, 3000, 48}};
+  } expected[] = {{3, 48, 44, 5702, 96, 64},   {6, 40, 40, 2000, 96, 32},  {5, 40, 20, 3000, 96, 48},
+                  {4, 40, 35, 5654, 64, 96},   {19, 7, 64, 3000, 64, 96},  {5, 28, 17, 4000, 128, 64},
+                  {17, 10, 48, 2500, 128, 48}, {17, 10, 16, 2500, 128, 48}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-    const kjit_attention_problem problem =
-        problem_of(expected[i].batch, expected[i].heads, expected[i].heads, expected[i].rows, expected[i].keys, 96);
+    const kjit_attention_problem problem = problem_of(expected[i].batch, expected[i].heads, expected[i].heads,
+                                                      expected[i].rows, expected[i].keys, expected[i].columns);
     kjit_attention_decode_sm90_config config;
     kjit_error error = {0};
     assert_false(is_own(&problem, &h200));
@@ -84,9 +91,17 @@ static void test_decode_own__rows_side_by_side_are_its_own_with_slow_memory(void
     assert_int_equal(expected[i].tile_n, config.tile_n);
     assert_int_equal(2, config.stages);
     assert_int_equal(2, config.blocks_per_sm);
+    const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+    if (config.head_dim != 96) assert_int_equal(tiles.count, decode_plan_of(&tiles, &config, &h100).runs);
   }
-  const kjit_attention_problem three_rounds = problem_of(7, 40, 40, 40, 2000, 96);
-  assert_false(is_own(&three_rounds, &h100));
+  static const struct row others[] = {
+      {7, 40, 40, 40, 2000, 96, false, false}, /* three rounds */
+      {9, 20, 20, 35, 5654, 64, false, false}, /* 180 tiles */
+      {4, 33, 33, 35, 5654, 64, false, false}, /* one round */
+      {4, 40, 40, 35, 700, 64, false, false},  /* 29 MB */
+      {4, 40, 40, 17, 2000, 192, false, false},
+  };
+  expect_rows(others, sizeof others / sizeof *others);
 }
 
 /* Lines of what lies beside a row are found again where all tiles go side by side, with up to 99,000 bytes an SM. */

@@ -116,6 +116,20 @@ static void test_sm90_tiles_parts__tiles_that_read_alone_are_whole(void **state)
   assert_int_equal(sm90_chosen(&rest, 132).split, 1); /* 144 tiles: 12 alone in the second round */
 }
 
+/* With slow memory a second round of few tiles is no reason to part all of them, unless that gains much. */
+static void test_sm90_tiles_parts__slow_memory_takes_rounds_of_whole_tiles(void **state) {
+  (void)state;
+  const kjit_attention_problem rows = few_rows(4, 40, 108, 5477, 128), one_round = few_rows(1, 40, 108, 5477, 128);
+  const kjit_attention_problem one_consumer = few_rows(12, 16, 64, 10694, 64), gains = few_rows(6, 28, 78, 6991, 64);
+  const kjit_attention_sm90_config whole = chosen_on(&rows, H100_GB_S);
+  assert_int_equal(whole.split, 0);
+  assert_int_equal(whole.consumers, 2);
+  assert_int_equal(chosen_on(&one_consumer, H100_GB_S).split, 0);
+  assert_int_equal(chosen_on(&rows, H200_GB_S).split, 1);
+  assert_int_equal(chosen_on(&one_round, H100_GB_S).split, 1);
+  assert_int_equal(chosen_on(&gains, H100_GB_S).split, 1);
+}
+
 /* 252 queries fill two tiles of 128 and hardly more than one of 192: 295 us with three consumers on an H200, 232 with
  * two and steps of 64 keys. */
 static void test_sm90_choose__short_steps_of_two_consumers_are_compared(void **state) {
@@ -134,6 +148,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_limit_bytes__other_tiles_are_left_alone),
       cmocka_unit_test(test_sm90_shares_lines__tiles_that_slow_memory_bounds_do),
       cmocka_unit_test(test_sm90_tiles_parts__tiles_that_read_alone_are_whole),
+      cmocka_unit_test(test_sm90_tiles_parts__slow_memory_takes_rounds_of_whole_tiles),
       cmocka_unit_test(test_sm90_choose__short_steps_of_two_consumers_are_compared),
   };
   return cmocka_run_group_tests_name("sm90_bytes", tests, NULL, NULL);
