@@ -85,6 +85,8 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
                  int32_t *values) {
   const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_mapped,
                                            .is_listed = variant->is_listed,
+                                           .is_mapped = variant->is_mapped,
+                                           .is_scored = variant->source.has_score,
                                            .is_tiled = variant->has_pairs,
                                            .is_staged = variant->has_chunks,
                                            .is_boxed = variant->has_boxes,
