@@ -19,11 +19,12 @@
 //           what is known of it without the mask; then all threads share the pieces of the other blocks; then one
 //           thread for each block writes its entry, and all threads share the keep words
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words;
-//           the order of tiles (block_list_order.cuh)
+//           the order of tiles (block_list_order.cuh); where there is a counter for it, that a list is there
 // Launches  the attention kernel behind it may be a programmatic dependent, and so may this one be of
 // attention_block_map
 #define KJIT_RANGE_BY_16 1 // before the first header that includes kjit/attention/variant_real_ranges.h
 
+#include <kjit/ptx/global.cuh>
 #include <kjit/ptx/griddepcontrol.cuh>
 
 #include "attention_variant/block_list_order.cuh"
@@ -172,6 +173,13 @@ struct Entries {
   }
 };
 
+// Tell that this block of threads has written its part of a list. All threads.
+__device__ void tell_made(const attention_block_lists &lists, int list) {
+  if (lists.made == nullptr) return;
+  __syncthreads(); // all threads have written theirs, which thread 0 tells of
+  if (threadIdx.x == 0) atom_acq_rel_add(lists.made + list, 1);
+}
+
 } // namespace
 
 extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) void attention_block_list(
@@ -200,10 +208,14 @@ extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) 
     write_words(tile, shared, list, last, entries.first_written, entries.writing);
     __syncthreads(); // what is known of the round has been read
   }
-  if (tile.writer != 0) return;
+  if (tile.writer != 0) {
+    tell_made(lists, list);
+    return;
+  }
   if (threadIdx.x == 0) {
     if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
     lists.counts[list] = variant::larger(entries.count, 1);
   }
+  tell_made(lists, list);
   if (lists.order != nullptr) write_order(tile, shared, list, variant::larger(entries.count, 1));
 }

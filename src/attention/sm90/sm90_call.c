@@ -321,6 +321,7 @@ static void tiling(const kjit_attention_problem *problem, const struct attention
                                    .parts = SM90_HAS_PARTS(config->packed, consumers, config->tile_n) ? consumers : 0,
                                    .takes_words = as_fits(variant, config, sm90_keep_bytes(config)) > 0,
                                    .takes_order = true,
+                                   .awaits_each = !config->split,
                                    .batch = (uint32_t)problem->batch};
 }
 
