@@ -29,7 +29,7 @@ extern "C" {
   X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
   X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
   X(causal, BOOL, "row i sees keys up to i + seq_kv - seq_q")                                                          \
-  X(consumers, INT, "warpgroups that compute, 1 to 3; each owns 64 query rows of a tile")                              \
+  X(consumers, INT, "warpgroups that compute, 1 to 4; each owns 64 query rows of a tile; 4: two and two have a tile")  \
   X(tile_n, INT, "key rows per step: a multiple of 16 from 16 to 256")                                                 \
   X(stages, INT, "tiles of K and of V in shared memory: 2 to 4")                                                       \
   X(q_buffers, INT, "tiles of Q in shared memory: 1, or 2 to overlap a tile's end with the next one's start")          \

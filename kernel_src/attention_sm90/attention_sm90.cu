@@ -39,30 +39,33 @@ using Parameters = attention_sm90_params;
 
 extern "C" __global__ __launch_bounds__(cfg::kThreads, 1) void attention_sm90(const __grid_constant__ Parameters p) {
   extern __shared__ char raw[];
-  const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
-  if (threadIdx.x == 0) layout.initialise();
+  const uint32_t memory = (cvta_to_shared(raw) + 1023) & ~1023u;
+  for (int i = 0; i < cfg::kPairs; i++)
+    if (threadIdx.x == 0) Layout{memory + i * SM90_PAIR_BYTES}.initialise();
   __syncthreads(); // the mbarriers are initialised for every thread
   // The shuffle tells the compiler that the number is the same in all threads of a warp.
   const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / kThreadsPerWarpgroup, 0);
+  const int pair = cfg::kPairs == 1 ? 0 : __shfl_sync(0xffffffffu, pair_of_thread(), 0);
+  const Layout layout{memory + pair * SM90_PAIR_BYTES};
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kProducerRegisters>();
+    const uint32_t thread = threadIdx.x - pair * cfg::kPairProducers; // of the pair's producers
 #ifdef KJIT_variant
-    if (threadIdx.x == 0)
+    if (thread == 0)
       VariantProducer(p, layout).run();
-    else if (threadIdx.x / kLanesPerWarp == 1)
-      VariantPlanner(p, layout, threadIdx.x % kLanesPerWarp).run();
-    else if (shared::kTermSlots > 0 && threadIdx.x % kLanesPerWarp == 0 &&
-             threadIdx.x / kLanesPerWarp < 2 + cfg::kConsumers)
-      TermProducer(p, layout, threadIdx.x / kLanesPerWarp - 2).run();
+    else if (thread / kLanesPerWarp == 1)
+      VariantPlanner(p, layout, thread % kLanesPerWarp).run();
+    else if (shared::kTermSlots > 0 && thread % kLanesPerWarp == 0 && thread / kLanesPerWarp < 2 + cfg::kConsumers)
+      TermProducer(p, layout, thread / kLanesPerWarp - 2).run();
 #else
-    if (threadIdx.x == 0) Producer{p, layout}.run();
+    if (thread == 0) Producer{p, layout}.run();
 #endif
   } else {
     setmaxnreg_inc<cfg::kConsumerRegisters>();
 #ifdef KJIT_variant
-    VariantConsumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+    VariantConsumer(p, layout, consumer_of_tile(warpgroup - 1), threadIdx.x % kThreadsPerWarpgroup).run();
 #else
-    Consumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+    Consumer(p, layout, consumer_of_tile(warpgroup - 1), threadIdx.x % kThreadsPerWarpgroup).run();
 #endif
   }
 }

@@ -47,7 +47,8 @@ using Element = ElementOf<KJIT_dtype>::type;
 constexpr int kHeadDim = KJIT_head_dim;
 constexpr int kHeadDimV = KJIT_head_dim_v;
 constexpr bool kCausal = KJIT_causal;
-constexpr int kConsumers = KJIT_consumers;
+constexpr int kPairs = SM90_PAIRS(KJIT_consumers);              // of consumers, each with a tile of its own
+constexpr int kConsumers = SM90_TILE_CONSUMERS(KJIT_consumers); // of a tile
 constexpr int kKeyRows = KJIT_tile_n;
 constexpr int kStages = KJIT_stages;
 constexpr int kQueryBuffers = KJIT_q_buffers;
@@ -71,15 +72,20 @@ constexpr int kConsumerRows = SM90_GROUP_ROWS; // query rows of a consumer warpg
 constexpr int kQueryRows = kConsumerRows * kConsumers;
 constexpr int kConsumerQueries = kConsumerRows / kPackGqa; // row r belongs to query r / kPackGqa
 constexpr int kTileQueries = kQueryRows / kPackGqa;
-constexpr int kThreads = kThreadsPerWarpgroup * (kConsumers + 1);
+constexpr int kThreads = kThreadsPerWarpgroup * (kPairs * kConsumers + 1);
 
-// Registers of each thread after setmaxnreg: the warpgroups together may have 65,536 / 128 = 512.
-constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 2 ? 40 : 32;
-constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 2 ? 232 : 160;
+// Registers of each thread after setmaxnreg: the warpgroups together may have 65,536 / 128 = 512, or what they begin
+// with, which is 96 each where there are five.
+constexpr int kProducerRegisters = kPairs == 2 ? 32 : kConsumers == 1 ? 56 : kConsumers == 2 ? 40 : 32;
+constexpr int kConsumerRegisters = kPairs == 2 ? 112 : kConsumers == 1 ? 256 : kConsumers == 2 ? 232 : 160;
+
+// Where there are two pairs, each has two warps of the producer's warpgroup.
+constexpr int kPairProducers = kThreadsPerWarpgroup / kPairs;
 
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
-static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
+static_assert(KJIT_consumers >= 1 && KJIT_consumers <= 4, "consumers: 1 to 4");
+static_assert(kPairs == 1 || !kSplitKv, "consumers: pairs do not split keys");
 static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
 static_assert(kRescaleThreshold >= 0 && kRescaleThreshold <= 15, "rescale_slack: 0 to 15");
@@ -105,3 +111,15 @@ constexpr int kKeyBytes = kKeyRows * kRowBytes * bands(kHeadDim);
 constexpr int kValueBytes = kKeyRows * kRowBytes * bands(kHeadDimV);
 
 } // namespace cfg
+
+// A consumer's number among those of its tile, by that among all.
+KJIT_DEVICE int consumer_of_tile(int consumer) {
+  return cfg::kPairs == 1 ? consumer : consumer % cfg::kConsumers;
+}
+
+// Which pair of consumers the thread belongs to, as one of them or as one of their producers.
+KJIT_DEVICE int pair_of_thread() {
+  if constexpr (cfg::kPairs == 1) return 0;
+  const int warpgroup = threadIdx.x / kThreadsPerWarpgroup;
+  return warpgroup == 0 ? threadIdx.x / cfg::kPairProducers : (warpgroup - 1) / cfg::kConsumers;
+}

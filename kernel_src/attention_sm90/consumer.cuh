@@ -86,9 +86,11 @@ struct Consumer {
 protected:
   static constexpr int kTurnThreads = 2 * kThreadsPerWarpgroup;
 
-  // Named barriers: 1 to kConsumers for the turns, then one for the threads of each consumer.
-  KJIT_DEVICE static int turn_barrier(int consumer) { return 1 + consumer; }
-  KJIT_DEVICE int own_barrier() const { return 1 + cfg::kConsumers + consumer; }
+  // Named barriers: 1 to kConsumers for the turns, then one for the threads of each consumer; then those of the other
+  // pair.
+  KJIT_DEVICE static int first_barrier() { return 1 + pair_of_thread() * 2 * cfg::kConsumers; }
+  KJIT_DEVICE static int turn_barrier(int consumer) { return first_barrier() + consumer; }
+  KJIT_DEVICE int own_barrier() const { return first_barrier() + cfg::kConsumers + consumer; }
 
   // Ping-pong: consumers take turns in issuing products, so that the tensor cores work for one while another computes
   // its softmax.

@@ -22,7 +22,8 @@ static __device__ __noinline__ Judged judge_block(uint64_t parameters, int query
   const attention_sm90_params &p = both.base;
   const attention_variant_params &v = both.variant;
   const int thread = threadIdx.x % kThreadsPerWarpgroup, lane = thread % kLanesPerWarp;
-  const int consumer = threadIdx.x / kThreadsPerWarpgroup - 1, first = thread / kLanesPerWarp * 16 + lane / 4;
+  const int consumer = consumer_of_tile(threadIdx.x / kThreadsPerWarpgroup - 1);
+  const int first = thread / kLanesPerWarp * 16 + lane / 4;
   const Tile tile = {query_tile, head, batch};
   const variant::Row rows[2] = {variant_row(v, p, tile, output_row(p, tile, consumer, first)),
                                 variant_row(v, p, tile, output_row(p, tile, consumer, first + 8))};

@@ -14,12 +14,18 @@ enum {
   SM90_PLAN_BYTES = 144,     /* bytes at most of a variant's planned tile: barriers, coordinates, four ranges, a list */
   SM90_TERM_PADDING = 16,    /* bytes behind a row of a variant's terms, so that its 16 bytes lie in other banks */
   SM90_SHARED_MOST = 232448, /* bytes of shared memory that a block may have */
+  SM90_PAIR_BYTES = 115712,  /* bytes of them of a pair of consumers, where two pairs share a block: 113 alignments */
   SM90_WORD_BYTES = 4,       /* bytes of a consumer's word, by which its threads learn whether they merge */
   SM90_MERGED_AT_ONCE = 16,  /* partial results merged at once; two levels make the 256 splits that there may be */
   SM90_PIECE_COLUMNS = 16,   /* columns of O in one piece of a partial result */
   SM90_BOUND_BYTES = 8,      /* bytes of the bounds of a row of a variant's tile */
   SM90_STATISTICS = 4        /* floats of a row of a partial result beside O: two pairs of maximum and sum */
 };
+
+/* Four consumers are two pairs, each with tiles, buffers and a producer of its own. Fewer consumers share a tile. */
+#define SM90_PAIRS(consumers)          ((consumers) == 4 ? 2 : 1)
+#define SM90_TILE_CONSUMERS(consumers) ((consumers) / SM90_PAIRS(consumers))
+#define SM90_PAIRS_BYTES               (2 * SM90_PAIR_BYTES + SM90_ALIGNMENT - 1)
 
 /* Lists of a variant's key blocks tell for each consumer's 64 queries whether they see a block. Then an entry is up to
  * 2 * 4^consumers times a block's number, which 32 bits hold for every length where the rule below is kept. */

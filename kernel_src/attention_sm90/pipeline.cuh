@@ -14,6 +14,8 @@
 //   the next tile with two mbarriers of its own (variant_producer.cuh), the terms of a step that lie in a tensor
 //   (variant_terms.cuh) or boxes of them with two mbarriers each (variant_term_producer.cuh), and the bounds of a
 //   tile's rows or, with lists, the keep words of each K buffer's block
+//
+// Where there are two pairs of consumers, each has all of this for itself, SM90_PAIR_BYTES apart.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -40,13 +42,15 @@ constexpr int kPlanAt = kPlanBarriersAt + 2 * SM90_BARRIER_BYTES;
 constexpr int kTermsAt = kPlanBarriersAt + SM90_PLAN_BYTES;
 constexpr int kTermRowBytes = 2 * cfg::kKeyRows + SM90_TERM_PADDING;
 constexpr int kTermBytes = cfg::kConsumers * cfg::kConsumerRows * kTermRowBytes;
-constexpr int kTermsEnd = KJIT_shared_bytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES + kTermBytes;
+constexpr int kOwnBytes = kEntriesAt + SM90_ALIGNMENT - 1; // without what a variant adds
+constexpr int kMostBytes = cfg::kPairs == 1 ? SM90_SHARED_MOST : SM90_PAIR_BYTES;
+constexpr int kTermsEnd = kOwnBytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES + kTermBytes;
 // Or boxes of them that TMA brings, and behind these the boxes' mbarriers.
 constexpr int kTermBoxes = SM90_TERM_BOXES(cfg::kKeyRows); // of a step
 constexpr int kBoxBytes = cfg::kBandBytes;
 #if defined(KJIT_variant_pairs) && KJIT_variant_pairs == 3
 constexpr int kTermSlots =
-    SM90_TERM_SLOTS(KJIT_shared_bytes, cfg::kStages, cfg::kConsumers, cfg::kPackGqa, cfg::kKeyRows);
+    SM90_TERM_SLOTS(KJIT_shared_bytes, cfg::kStages, KJIT_consumers, cfg::kPackGqa, cfg::kKeyRows);
 #else
 constexpr int kTermSlots = 0;
 #endif
@@ -54,7 +58,7 @@ constexpr int kBoxesAt = (kTermsAt + SM90_ALIGNMENT - 1) / SM90_ALIGNMENT * SM90
 constexpr int kBoxBarriersAt = kBoxesAt + cfg::kConsumers * kTermSlots * kBoxBytes;
 constexpr int kBoxesEnd = kBoxBarriersAt + cfg::kConsumers * kTermSlots * 2 * SM90_BARRIER_BYTES;
 #ifdef KJIT_variant_pairs
-constexpr bool kStagesTerms = KJIT_variant_pairs >= 2 && kTermSlots == 0 && kTermsEnd <= SM90_SHARED_MOST;
+constexpr bool kStagesTerms = KJIT_variant_pairs >= 2 && kTermSlots == 0 && kTermsEnd <= kMostBytes;
 #else
 constexpr bool kStagesTerms = false;
 #endif
@@ -67,7 +71,7 @@ constexpr int kTermsUsed = kTermSlots > 0 ? SM90_ALIGNMENT + cfg::kConsumers *kT
 constexpr int kBoundSlots = cfg::kQueryBuffers + 1;
 constexpr int kBoundBytes = SM90_BOUND_BYTES * cfg::kConsumers * cfg::kConsumerRows;
 constexpr int kBoundsAt = kTermSlots > 0 ? kBoxesEnd : kTermsAt + (kStagesTerms ? kTermBytes : 0);
-constexpr bool kHasBounds = kTermsEnd - kTermBytes + kTermsUsed + kBoundSlots * kBoundBytes <= SM90_SHARED_MOST;
+constexpr bool kHasBounds = kTermsEnd - kTermBytes + kTermsUsed + kBoundSlots * kBoundBytes <= kMostBytes;
 
 // The keep words of the block in a K buffer, of a variant whose blocks come from lists: in place of bounds, which it
 // has none of.
@@ -76,15 +80,17 @@ constexpr int kKeepBytes = SM90_WORD_BYTES * kWordsOfPart * cfg::kConsumers;
 constexpr int kKeepAt = kBoundsAt;
 #if defined(KJIT_variant_lists) && KJIT_variant_lists
 constexpr bool kHasKeep = SM90_HAS_KEEP(KJIT_split, cfg::kPackGqa, cfg::kConsumers, cfg::kKeyRows) &&
-                          kTermsEnd - kTermBytes + kTermsUsed + cfg::kStages * kKeepBytes <= SM90_SHARED_MOST;
+                          kTermsEnd - kTermBytes + kTermsUsed + cfg::kStages * kKeepBytes <= kMostBytes;
 #else
 constexpr bool kHasKeep = false;
 #endif
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
-static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
+static_assert(KJIT_shared_bytes == (cfg::kPairs == 1 ? kOwnBytes : SM90_PAIRS_BYTES),
               "shared_bytes: what the host asks for is what is used");
+static_assert(cfg::kPairs == 1 || kTermsEnd - kTermBytes <= kMostBytes,
+              "consumers: a pair has room for a variant's plan");
 
 } // namespace shared
 

@@ -173,12 +173,13 @@ KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number, int 
   return tile;
 }
 
-// The tile scheduler of one block of threads. Called by the producer thread alone.
+// The tile scheduler of one block of threads or, where it has two pairs of consumers, of one of them. Called by the
+// producer thread alone.
 struct TileScheduler {
   const attention_sm90_params &p;
   int round = 0;
 
-  // The number of the next tile of this block, or kNoTile.
+  // The number of the next tile, or kNoTile.
   KJIT_DEVICE int next() {
     int number;
     do
@@ -187,18 +188,23 @@ struct TileScheduler {
     return number < tile_count(p) ? number : kNoTile;
   }
 
-  // The last block of the grid to finish sets both scheduler counters, p.tickets[0] and [1], to zero for the next
+  // The last scheduler of the grid to finish sets both scheduler counters, p.tickets[0] and [1], to zero for the next
   // launch.
   KJIT_DEVICE void finish() const {
     if (p.tickets == nullptr) return;
     __threadfence();
-    if (atomicAdd(p.tickets + 1, 1) == gridDim.x - 1) {
+    if (atomicAdd(p.tickets + 1, 1) == schedulers() - 1) {
       p.tickets[0] = 0;
       p.tickets[1] = 0;
     }
   }
 
 private:
+  // All that there are, and this one's number: the first pairs of all blocks come first, so that few tiles lie on as
+  // many multiprocessors as they can.
+  KJIT_DEVICE uint32_t schedulers() const { return gridDim.x * cfg::kPairs; }
+  KJIT_DEVICE uint32_t own_number() const { return blockIdx.x + gridDim.x * pair_of_thread(); }
+
   // With scheduler counters, a block that is free takes the next number from p.tickets[0]. Without them the numbers are
   // dealt out beforehand: to the blocks in rising order in one round and, for causal tiles, in falling order in the
   // next, so that every block gets long and short tiles.
@@ -208,7 +214,7 @@ private:
       number = atomicAdd(p.tickets, 1);
     } else {
       const bool back = cfg::kCausal && round % 2;
-      number = round * gridDim.x + (back ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+      number = round * schedulers() + (back ? schedulers() - 1 - own_number() : own_number());
       round++;
     }
     return number;

@@ -12,9 +12,11 @@
 // tile see all of its keys, and whether it is the tile's last block. The consumers read it before their first product
 // with that buffer. The keep words of a block, where its list has them, come with K too.
 //
-// The planner waits for the kernel that makes the lists, which may still run when this one begins.
+// The planner waits for the kernel that makes the lists, which may still run when this one begins, or for each list.
 #pragma once
 #include <kjit/ptx/bulk_load.cuh>
+#include <kjit/ptx/bulk_reduce.cuh>
+#include <kjit/ptx/global.cuh>
 #include <kjit/ptx/griddepcontrol.cuh>
 
 #include "attention_sm90/producer.cuh"
@@ -82,7 +84,8 @@ struct VariantPlanner {
   KJIT_DEVICE void run() {
     TileScheduler queue{p};
     int parity = 1;
-    if constexpr (variant::kListed) griddepcontrol_wait(); // lists are read from here on, by this block's producer too
+    // Lists are read from here on, by this block's producer too, or each when it is told to be there.
+    if (variant::kListed && v.lists.made == nullptr) griddepcontrol_wait();
     const int ahead = variant::kListed && v.lists.ahead != nullptr ? *v.lists.ahead : 0;
     while (true) {
       mbarrier_wait_parity(at.plan_empty(), parity);
@@ -98,19 +101,39 @@ struct VariantPlanner {
         else
           store_end_of_tiles(at.plan());
         mbarrier_arrive(at.plan_full()); // orders the stores
+        if (found) count_reader(tile);
       }
       if (!found) break;
     }
     if (lane == 0) queue.finish();
+    if (variant::kListed && v.lists.made != nullptr) griddepcontrol_wait(); // this kernel must not end before that one
   }
 
 private:
+  // Wait until a tile's list is there, where the kernel that makes the lists tells so. All lanes.
+  KJIT_DEVICE void wait_for_list(const Tile &tile) const {
+    if (!variant::kListed || v.lists.made == nullptr) return;
+    if (lane == 0) {
+      while ((int)ld_acquire_u32(v.lists.made + list_of(v, tile)) < v.lists.writers) {
+      }
+      fence_async_proxy_global(); // TMA reads the list's keep words
+    }
+    __syncwarp();
+  }
+  // Count a tile whose list was read or will be: nobody writes it any more. The last one leaves zero. One thread.
+  KJIT_DEVICE void count_reader(const Tile &tile) const {
+    if (!variant::kListed || v.lists.made == nullptr) return;
+    int *const made = v.lists.made + list_of(v, tile);
+    if ((int)atom_acq_rel_add(made, 1) == v.lists.writers + v.lists.readers - 1) *made = 0;
+  }
+
   // @return false when there are no more tiles
   KJIT_DEVICE bool find_tile(TileScheduler &queue, int ahead, Tile &tile, variant::BlockWalk &walk) const {
     while (true) {
       const int number = broadcast_from_lane_0(lane == 0 ? queue.next() : 0);
       if (number == kNoTile) return false;
       tile = tile_by_number(p, number, ahead);
+      wait_for_list(tile);
       begin_walk(walk, v, p, tile, lane, at, bounds.slot);
       if (!cfg::kSplitKv || take_split(tile, walk)) return true;
     }

@@ -19,11 +19,12 @@
 //           what is known of it without the mask; then all threads share the pieces of the other blocks; then one
 //           thread for each block writes its entry, and all threads share the keep words
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1; keep words;
-//           the order of tiles (block_list_order.cuh)
+//           the order of tiles (block_list_order.cuh); where there is a counter for it, that a list is there
 // Launches  the attention kernel behind it may be a programmatic dependent, and so may this one be of
 // attention_block_map
 #define KJIT_RANGE_BY_16 1 // before the first header that includes kjit/attention/variant_real_ranges.h
 
+#include <kjit/ptx/global.cuh>
 #include <kjit/ptx/griddepcontrol.cuh>
 
 #include "attention_variant/block_list_order.cuh"
@@ -48,6 +49,9 @@ struct Finding {
     unseen |= (uint64_t)(is_unseen >> first) << which * tile.p.key_pieces;
   }
 
+  // Whether some of the tile's queries see some of the keys that were asked about.
+  __device__ bool is_seen() const { return sum & kSeen * kEveryPart; }
+
   // One lane of the group. `known`: what was found of the block before.
   __device__ void keep(const Tile &tile, Shared &shared, int at, int known) const {
     shared.findings[at] = known | sum;
@@ -56,6 +60,19 @@ struct Finding {
     shared.unseen[at] = unseen;
   }
 };
+
+// Keep the mask's side of all keys of a block, which may have keep words. All lanes of a warp, of which those of `own`
+// have a piece each of the block, the first ones of them with keys.
+__device__ void keep_keys(Shared &shared, int at, bool may_be_written, kjit_variant_keys keys, bool asked, uint32_t own,
+                          int which) {
+  const int pieces = __popc(__ballot_sync(0xffffffffu, asked) & own), lane = threadIdx.x % kLanesPerWarp;
+#pragma unroll 1
+  for (int apart = kLanesPerWarp / 2; apart > 0; apart /= 2) {
+    const kjit_variant_keys other = side_of_lane(keys, (lane + apart) % kLanesPerWarp);
+    if (which < apart && which + apart < pieces) keys = kjit_variant_join_keys(keys, other);
+  }
+  if (may_be_written && which == 0) shared.keys[at] = keys;
+}
 
 constexpr int kNoState = -1; // of a piece that is not there, or that is not asked for
 
@@ -106,7 +123,6 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int bl
   const int first_lane = group * tile.p.key_pieces, which = lane - first_lane;
   const uint32_t own = ((1u << tile.p.key_pieces) - 1) << first_lane;
   const bool is_first = head == tile.first_head();
-  if constexpr (kKept) keep_queries(tile, shared, head);
   for (int first = 0; first < blocks; first += LIST_THREADS / kLanesPerWarp * groups) {
     const int at = first + warp * groups + group;
     const bool exists = group < groups && at < blocks;
@@ -116,7 +132,11 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int bl
     if (known & kUnknown) tile.keys_of(tile.area_of(last - at), which, area.k0, area.k1);
     const bool asked = area.k0 < area.k1;
     if (kKept && asked) keys = kjit_variant_block_keys(a, tile.batch, head, area.k0, area.k1);
-    if (kKept && first == 0) __syncthreads(); // the queries' sides are there
+    // Keys come first, so that what the mask reads of both sides is waited for once where it lies together.
+    if (kKept && first == 0) {
+      keep_queries(tile, shared, head);
+      __syncthreads(); // the queries' sides are there
+    }
     // What all queries say together is what each piece of them says, unless it is partial.
     int joined = VARIANT_PARTIAL;
     if (kKept && asked) joined = state_for(tile, shared, head, area, keys, 0, tile.query_pieces);
@@ -131,6 +151,10 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int bl
     }
     __syncwarp(); // all lanes have read what was known
     if (exists && which == 0) finding.keep(tile, shared, at, known);
+    if constexpr (kRowsKept) {
+      const bool may_be_written = tile.p.variant.lists.written > 0 && exists && finding.is_seen();
+      if (__any_sync(0xffffffffu, may_be_written)) keep_keys(shared, at, may_be_written, keys, asked, own, which);
+    }
   }
   __syncthreads(); // the findings are there, and nobody reads the queries' sides any more
 }
@@ -172,6 +196,13 @@ struct Entries {
   }
 };
 
+// Tell that this block of threads has written its part of a list. All threads.
+__device__ void tell_made(const attention_block_lists &lists, int list) {
+  if (lists.made == nullptr) return;
+  __syncthreads(); // all threads have written theirs, which thread 0 tells of
+  if (threadIdx.x == 0) atom_acq_rel_add(lists.made + list, 1);
+}
+
 } // namespace
 
 extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) void attention_block_list(
@@ -200,10 +231,14 @@ extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) 
     write_words(tile, shared, list, last, entries.first_written, entries.writing);
     __syncthreads(); // what is known of the round has been read
   }
-  if (tile.writer != 0) return;
+  if (tile.writer != 0) {
+    tell_made(lists, list);
+    return;
+  }
   if (threadIdx.x == 0) {
     if (entries.count == 0) entries.out[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros
     lists.counts[list] = variant::larger(entries.count, 1);
   }
+  tell_made(lists, list);
   if (lists.order != nullptr) write_order(tile, shared, list, variant::larger(entries.count, 1));
 }

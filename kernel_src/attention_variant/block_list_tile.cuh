@@ -170,8 +170,8 @@ struct Shared {
   int to_write[LIST_WRITTEN];            // which of these blocks, and parts of them, keep words are written for,
   int counts[kRound / kLanesPerWarp];    // of entries, and of blocks of which a part is partial, by warps
   kjit_variant_queries queries[kKept ? kQueryPieces : 1]; // sides of the tile's pieces or, with those of rows, of 32,
-  kjit_variant_queries rows[kRowsKept ? kWordedRows : 1]; // of its rows, and of the blocks to be written
-  kjit_variant_keys keys[kRowsKept ? LIST_WRITTEN : 1];
+  kjit_variant_queries rows[kRowsKept ? kWordedRows : 1]; // and of its rows
+  kjit_variant_keys keys[kRowsKept ? kRound : 1];         // sides of whole blocks, of those that are partial
 
   static __device__ int to_write_of(int at, int parts) { return parts << 16 | at; }
   static __device__ int at_of(int to_write) { return to_write & 0xffff; }

@@ -22,35 +22,12 @@ enum {
   kWordSteps = kWordKeys / kJudgedKeys
 };
 
-// Keep the mask's sides of all keys of each block that this block of threads writes.
-__device__ void keep_keys(const Tile &tile, Shared &shared, int last, int writing) {
-  const kjit_variant_arguments &a = tile.p.variant.arguments;
-  const int lane = threadIdx.x % kLanesPerWarp, warp = threadIdx.x / kLanesPerWarp, head = tile.first_head();
-  for (int i = tile.writer + (warp << tile.p.writer_bits); i < writing;
-       i += LIST_THREADS / kLanesPerWarp << tile.p.writer_bits) {
-    int k0, k1;
-    tile.keys_of(tile.area_of(last - Shared::at_of(shared.to_write[i])), lane, k0, k1);
-    const bool exists = lane < tile.p.key_pieces && k0 < k1;
-    kjit_variant_keys keys = {};
-    if (exists) keys = kjit_variant_block_keys(a, tile.batch, head, k0, k1);
-    int count = __popc(__ballot_sync(0xffffffffu, exists)); // the first lanes
-#pragma unroll 1
-    for (int apart = kLanesPerWarp / 2; apart > 0; apart /= 2) {
-      const kjit_variant_keys other = side_of_lane(keys, (lane + apart) % kLanesPerWarp);
-      if (lane + apart < count) keys = kjit_variant_join_keys(keys, other);
-      count = variant::smaller(count, apart);
-    }
-    if (lane == 0) shared.keys[i] = keys;
-  }
-  __syncthreads(); // the sides are there
-}
-
 // The state of all keys of a block for one row.
-__device__ int row_state(const Tile &tile, const Shared &shared, const Area &area, int written, int query) {
+__device__ int row_state(const Tile &tile, const Shared &shared, const Area &area, int at, int query) {
   if constexpr (!kRowsKept) return VARIANT_PARTIAL;
   const int own = variant::smaller(query, tile.q1 - 1);
-  return kjit_variant_block_meeting(tile.p.variant.arguments, shared.rows[own - tile.q0], shared.keys[written],
-                                    tile.batch, tile.first_head(), own, own + 1, area.k0, area.k1);
+  return kjit_variant_block_meeting(tile.p.variant.arguments, shared.rows[own - tile.q0], shared.keys[at], tile.batch,
+                                    tile.first_head(), own, own + 1, area.k0, area.k1);
 }
 
 // The words of two rows for 128 keys from `first` on, by judging. `seen` and `unseen` say what 64 queries see of their
@@ -80,8 +57,7 @@ __device__ void write_part(const Tile &tile, const Shared &shared, int written, 
   const int at = Shared::at_of(shared.to_write[written]), query = tile.q0 + part * kPieceQueries + warp * 16 + lane / 4;
   const Area area = tile.area_of(last - at);
   const variant::Row rows[2] = {tile.row(query), tile.row(query + 8)};
-  const int states[2] = {row_state(tile, shared, area, written, query),
-                         row_state(tile, shared, area, written, query + 8)};
+  const int states[2] = {row_state(tile, shared, area, at, query), row_state(tile, shared, area, at, query + 8)};
   const bool is_left = __any_sync(0xffffffffu, states[0] == VARIANT_PARTIAL || states[1] == VARIANT_PARTIAL);
   const bool is_asked = shared.findings[at] & kUnknown;
   const int row_words = VARIANT_WORDS_OF_ROW(tile.p.key_rows), pieces = tile.p.key_rows / kPieceKeys;
@@ -105,7 +81,6 @@ __device__ void write_part(const Tile &tile, const Shared &shared, int written, 
 __device__ void write_words(const Tile &tile, Shared &shared, int list, int last, int first_written, int writing) {
   const attention_block_lists &lists = tile.p.variant.lists;
   const int of_part = VARIANT_WORDS_OF_PART(tile.p.key_rows), turn = threadIdx.x / kLanesPerWarp / kPartWarps;
-  if constexpr (kRowsKept) keep_keys(tile, shared, last, writing);
   int count = 0;
   for (int i = tile.writer; i < writing; i += 1 << tile.p.writer_bits) {
     const int64_t block = (int64_t)list * lists.written + first_written + i;

@@ -9,9 +9,9 @@ enum {
   LIST_ROUND = 256,     /* key blocks that it looks at together */
   LIST_PIECE_KEYS = 16, /* keys of a piece of a block, which is looked at by itself */
   LIST_WRITTEN = 32,    /* most blocks of a list that have keep words */
-  LIST_SHARED = 20 * LIST_ROUND + 36 * LIST_WRITTEN + LIST_ROUND / 8 + 8 * 256 +
-                192 * 32, /* bytes of its shared memory: findings, also of pieces, blocks to be written with the sides
-                             of their keys, and what the mask computes from pieces of queries, and from rows, alone */
+  LIST_SHARED = 52 * LIST_ROUND + 4 * LIST_WRITTEN + LIST_ROUND / 8 + 8 * 256 +
+                192 * 32, /* bytes of its shared memory: findings, also of pieces, with the sides of keys, blocks to be
+                             written, and what the mask computes from pieces of queries, and from rows, alone */
   MAP_THREADS = 128       /* of a block of attention_block_map */
 };
 

@@ -35,7 +35,11 @@ struct attention_block_map {
  *
  * Lists that tell for each 64 queries may have keep words besides. Then the first `written` entries of a list of which
  * some part is partial say VARIANT_WRITTEN in place of VARIANT_PARTIAL; the i-th of them has the words of all parts,
- * one part after the other, as the (l * written + i)-th block of `words`. */
+ * one part after the other, as the (l * written + i)-th block of `words`.
+ *
+ * Where `made` is there, it has a counter for each list, zero before and after the launches: of the blocks of threads
+ * that have written the list, `writers`, and then of the tiles that have read it, `readers`. So the attention kernel
+ * need not wait until all lists are there, but only until its own is. */
 struct attention_listed_tile {
   int query_tile;
   int count; /* of its entries */
@@ -50,6 +54,8 @@ struct attention_block_lists {
   int batch_stride, head_stride;       /* lists; 0 where one is for all */
   int capacity;
   int written;
+  int writers, readers;
+  int *made; /* NULL: the whole kernel that makes the lists is waited for */
 };
 
 struct attention_variant_params {

@@ -339,6 +339,7 @@ kjit_status attention_call_enqueue(const struct attention_call *call, CUstream s
   kjit_status status = attention_variant_begin(&call->variant, stream, &blocks, error);
   if (status != KJIT_OK) return status;
   status = call->family->enqueue(&call->of, &blocks, stream, error);
+  if (status != KJIT_OK) attention_variant_abandon(&call->variant, stream, &blocks);
   attention_variant_end(&call->variant, stream, &blocks);
   return status;
 }

@@ -1,4 +1,4 @@
-/* The launches in front of a variant's attention kernel: attention_variant_begin() and _end().
+/* The launches in front of a variant's attention kernel: attention_variant_begin(), _abandon() and _end().
  *
  * 1. The blocks lie in memory that belongs to the stream or, where the caller gave some that is enough, in the
  *    caller's, in which case a key of all that they depend on is kept beside it.
@@ -103,6 +103,7 @@ static kjit_status find_blocks(const struct attention_variant_launch *launch, ch
   kjit_status status = launch->is_mapped ? run_map(launch, (unsigned char *)memory, stream, error) : KJIT_OK;
   if (status != KJIT_OK || !launch->list_kernel) return status;
   out->may_depend = launch->has_dependents;
+  out->lists.made = !is_kept && launch->made > 0 ? out->space.arrivals : NULL;
   return run_list(launch, out, stream, error);
 }
 
@@ -135,7 +136,7 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
   if (!launch->is_listed || bytes_of(launch) == 0) return KJIT_OK;
   if (is_kept) {
     status = begin_kept(launch, stream, out, error);
-  } else if (stream_workspace_hold(launch->memory, bytes_of(launch), 0, false, stream, &out->space)) {
+  } else if (stream_workspace_hold(launch->memory, bytes_of(launch), launch->made, false, stream, &out->space)) {
     status = find_blocks(launch, (char *)out->space.partials, false, stream, out, error);
   } else {
     if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
@@ -143,6 +144,12 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
   }
   if (status != KJIT_OK) attention_variant_end(launch, stream, out);
   return status;
+}
+
+void attention_variant_abandon(const struct attention_variant_launch *launch, CUstream stream,
+                               const struct attention_variant_blocks *blocks) {
+  if (blocks->lists.made)
+    (void)runtime_memory_clear(launch->runtime, (uintptr_t)blocks->lists.made, launch->made * sizeof(int), stream);
 }
 
 void attention_variant_end(const struct attention_variant_launch *launch, CUstream stream,

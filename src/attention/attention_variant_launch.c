@@ -296,6 +296,9 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
                             ? (size_t)integer_round_up(lists * (int64_t)sizeof(struct attention_listed_tile), 16)
                             : 0;
   launch->ahead_bytes = launch->order_bytes > 0 && lists == tiling->query_tiles ? 16 : 0;
+  launch->params.lists.writers = 1 << launch->list.writer_bits;
+  launch->params.lists.readers = (int)(tiles / lists);
+  launch->made = tiling->awaits_each ? (size_t)lists : 0;
   launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
@@ -328,6 +331,7 @@ kjit_status attention_variant_prepare(struct attention_variant_launch *launch, k
   }
   lay_lists(launch, args, tiling, device->multiprocessors);
   launch->has_dependents = runtime_has_dependents(device);
+  if (!launch->has_dependents) launch->made = 0; /* the whole kernel has ended before */
   if (status == KJIT_OK) status = check_grids(launch, error);
   if (status == KJIT_OK && launch->entry_bytes > 0)
     status = config_kernel_get(runtime, &attention_block_list_family, attention_no_fields, device, &launch->extra, 0,

@@ -20,6 +20,7 @@ struct attention_tiling {
   int parts;        /* of its queries: attention_block_list_params */
   bool takes_words; /* lists may have keep words */
   bool takes_order; /* tiles may be taken in an order of the lists' */
+  bool awaits_each; /* each list may be waited for by itself: every tile reads its list once */
   uint32_t batch;
 };
 
@@ -39,6 +40,7 @@ struct attention_variant_launch {
   uint32_t list_grid[3], map_grid[3];
   /* Sizes of the parts of `memory`, in the order in which they lie there; multiples of 16. */
   size_t map_bytes, count_bytes, order_bytes, ahead_bytes, entry_bytes, word_bytes;
+  size_t made; /* counters of lists that are waited for one by one, beside that memory */
   struct stream_workspace *memory;
   kjit_runtime *runtime;
   kjit_kept_blocks *kept; /* of the caller's; NULL: none */
@@ -80,6 +82,9 @@ struct attention_variant_blocks {
 /* Enqueue what runs before the attention kernel, and the end of its memory's use behind it. */
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
                                     struct attention_variant_blocks *out, kjit_error *error);
+/* Where the attention kernel could not be enqueued: clear the counters that it would have. Before the end. */
+void attention_variant_abandon(const struct attention_variant_launch *launch, CUstream stream,
+                               const struct attention_variant_blocks *blocks);
 void attention_variant_end(const struct attention_variant_launch *launch, CUstream stream,
                            const struct attention_variant_blocks *blocks);
 

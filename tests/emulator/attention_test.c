@@ -74,12 +74,13 @@ static void test_attention__head_size_256_is_right(void **state) {
 }
 
 /* Memory of its own for O beside two tiles of Q: of one chunk of columns and of two, tiles of a single step and of
- * several, three consumers, packed heads, few keys of rows that are no whole lines. By default the first two; with
- * KJIT_TEST_ALL_CONFIGS=1 all. */
+ * several, three consumers, two pairs of them, packed heads, few keys of rows that are no whole lines. By default the
+ * first three; with KJIT_TEST_ALL_CONFIGS=1 all. */
 static const struct {
   int64_t head_dim, heads_q, heads_kv, seq_q, seq_kv;
   int causal, consumers, tile_n, stages, packed;
 } late[] = {{64, 4, 4, 300, 300, 1, 2, 128, 2, 1},  {128, 3, 3, 270, 270, 0, 2, 128, 2, 1},
+            {64, 4, 4, 300, 300, 1, 4, 64, 3, 1},   {64, 8, 2, 150, 150, 1, 4, 64, 3, 4},
             {64, 4, 2, 500, 100, 0, 3, 128, 2, 1},  {128, 4, 2, 260, 200, 1, 2, 64, 3, 1},
             {64, 8, 2, 150, 150, 1, 2, 128, 2, 4},  {128, 4, 4, 300, 40, 0, 1, 64, 2, 1},
             {128, 2, 2, 700, 700, 1, 2, 128, 2, 1}, {64, 6, 6, 200, 128, 1, 3, 128, 3, 1},
@@ -107,7 +108,7 @@ static void test_attention__o_with_memory_of_its_own_beside_two_queries_is_right
   struct gpu_fixture *fixture = attention_require(state);
   const bool all = getenv("KJIT_TEST_ALL_CONFIGS") != NULL;
   const size_t count = sizeof late / sizeof *late;
-  for (size_t i = 0; i < (all ? count : 2); i++)
+  for (size_t i = 0; i < (all ? count : 3); i++)
     run_late(fixture, i);
 }
 

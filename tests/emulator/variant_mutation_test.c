@@ -114,7 +114,7 @@ static const struct mutation shared_mutations[] = {
      "is_written ? shared::kKeepBytes : 0);", "0);"},
     {"rows are taken for the tile's first one", "document", "attention_variant/block_list_words.cuh",
      "shared.rows[own - tile.q0]", "shared.rows[0]"},
-    {"a block's keys are taken for its first 16", "document", "attention_variant/block_list_words.cuh",
+    {"a block's keys are taken for its first 16", "document", "attention_variant/block_list.cu",
      "keys = kjit_variant_join_keys(keys, other);", ";"},
     {"pieces that are partial are not judged", "document", "attention_variant/block_list_words.cuh",
      "if (step_seen != 0 && step_unseen != 0)", "if (step_seen == 0 && step_unseen != 0)"},

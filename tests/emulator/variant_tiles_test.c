@@ -95,6 +95,20 @@ static void test_variant_tiles__keep_words_of_lists_are_right(void **state) {
   assert_int_equal(0, failures);
 }
 
+/* Two pairs of consumers, each with tiles of its own: lists with keep words and of both pairs' judging, of the caller's
+ * blocks, a window's bounds, a score function that is folded and one that is not, with turns and memory for O. */
+static void test_variant_tiles__two_pairs_of_consumers_are_right(void **state) {
+  static const int pairs[][5] = {{4, 64, 4, 2, 0}, {4, 64, 4, 1, 1}, {4, 48, 2, 2, 1}};
+  static const char *const names[] = {"document", "blocks_document", "blocks",         "window",
+                                      "alibi",    "kept_blocks",     "causal_document"};
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+      if (n == i || emulator_mutation_step() == 1) failures += run_on(fixture, &shared, names[n], pairs[i]);
+  assert_int_equal(0, failures);
+}
+
 /* So many tiles of a head that several lanes share the ranks of its order; the first tile is much longer than the
  * others, so that it comes ahead of all sections. */
 static void test_variant_tiles__lists_of_many_tiles_are_right(void **state) {
@@ -172,6 +186,7 @@ int main(void) {
                                      cmocka_unit_test(test_variant_tiles__terms_in_boxes_of_other_heads_are_right),
                                      cmocka_unit_test(test_variant_tiles__terms_in_boxes_of_splits_are_right),
                                      cmocka_unit_test(test_variant_tiles__walks_outwards_are_right),
+                                     cmocka_unit_test(test_variant_tiles__two_pairs_of_consumers_are_right),
                                      cmocka_unit_test(test_variant_tiles__lists_of_many_tiles_are_right),
                                      cmocka_unit_test(test_variant_tiles__kept_blocks_are_right)};
   (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);

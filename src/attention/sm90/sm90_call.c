@@ -85,6 +85,8 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
                  int32_t *values) {
   const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_mapped,
                                            .is_listed = variant->is_listed,
+                                           .is_mapped = variant->is_mapped,
+                                           .is_scored = variant->source.has_score,
                                            .is_tiled = variant->has_pairs,
                                            .is_staged = variant->has_chunks,
                                            .is_boxed = variant->has_boxes,
@@ -301,29 +303,31 @@ static uint32_t terms_bytes(const struct attention_variant_launch *variant, cons
 /* Bytes of `wanted` where a variant's shared memory has room for them beside all else, and 0 otherwise. */
 static uint32_t as_fits(const struct attention_variant_launch *variant, const kjit_attention_sm90_config *config,
                         uint32_t wanted) {
-  const uint32_t all = sm90_shared_bytes(config) + sm90_variant_bytes(config) + terms_bytes(variant, config);
-  return all + wanted <= SM90_SHARED_MOST ? wanted : 0;
+  const uint32_t all = sm90_own_bytes(config) + sm90_variant_bytes(config) + terms_bytes(variant, config);
+  return all + wanted <= sm90_room(config) ? wanted : 0;
 }
 
 static void tiling(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
                    const int32_t *values, struct attention_tiling *out) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  *out = (struct attention_tiling){
-      .query_tiles = (int)tiles.query_tiles,
-      .tile_queries = SM90_GROUP_ROWS * config->consumers / config->packed,
-      .heads = (int)tiles.heads,
-      .packed = config->packed,
-      .heads_per_kv = (int)tiles.heads_per_kv,
-      .key_rows = config->tile_n,
-      .parts = SM90_HAS_PARTS(config->packed, config->consumers, config->tile_n) ? config->consumers : 0,
-      .takes_words = as_fits(variant, config, sm90_keep_bytes(config)) > 0,
-      .takes_order = true,
-      .batch = (uint32_t)problem->batch};
+  const int consumers = sm90_tile_consumers(config);
+  *out = (struct attention_tiling){.query_tiles = (int)tiles.query_tiles,
+                                   .tile_queries = SM90_GROUP_ROWS * consumers / config->packed,
+                                   .heads = (int)tiles.heads,
+                                   .packed = config->packed,
+                                   .heads_per_kv = (int)tiles.heads_per_kv,
+                                   .key_rows = config->tile_n,
+                                   .parts = SM90_HAS_PARTS(config->packed, consumers, config->tile_n) ? consumers : 0,
+                                   .takes_words = as_fits(variant, config, sm90_keep_bytes(config)) > 0,
+                                   .takes_order = true,
+                                   .awaits_each = !config->split,
+                                   .batch = (uint32_t)problem->batch};
 }
 
 static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
+  if (SM90_PAIRS(config->consumers) > 1) return 0; /* each pair's part of the block's memory has it all */
   const uint32_t rows = variant->is_listed ? sm90_keep_bytes(config) : sm90_bounds_bytes(config);
   return sm90_variant_bytes(config) + terms_bytes(variant, config) + as_fits(variant, config, rows);
 }

@@ -35,6 +35,8 @@ bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm9
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */
   bool is_listed; /* they are listed, by the caller or by the mask */
+  bool is_mapped; /* by the caller */
+  bool is_scored; /* it has a score function */
   bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
   bool is_staged; /* with is_tiled: they can be copied to shared memory instead */
   bool is_boxed;  /* with is_staged: TMA can bring them there */

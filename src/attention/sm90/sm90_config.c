@@ -12,7 +12,7 @@
 #include "family/config.h"
 
 enum {
-  MAX_CONSUMERS = 3,              /* with the producer 512 threads; a fourth would leave each 128 registers */
+  MAX_CONSUMERS = 4,              /* with the producer 640 threads; four have 112 registers each */
   KEY_STEP = 16,                  /* wgmma's K: keys of one product with V */
   MAX_KEYS = 256,                 /* wgmma's N, and rows of a tensor map's box */
   MIN_STAGES = 2,                 /* a tile is loaded while another is used */
@@ -64,17 +64,26 @@ static uint32_t larger(uint32_t a, uint32_t b) {
 
 /* Shared memory as pipeline.cuh lays it out: Q (O is stored through it unless it has memory of its own), K and V, O,
  * mbarriers, tile coordinates, and one word a consumer with split-KV. */
-uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config) {
+uint32_t sm90_own_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t qk = (uint32_t)sm90_chunks(config->head_dim), v = (uint32_t)sm90_chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  const uint32_t chunk = (uint32_t)config->consumers * SM90_GROUP_ROWS * SM90_ROW_BYTES;
+  const uint32_t consumers = (uint32_t)sm90_tile_consumers(config);
+  const uint32_t chunk = consumers * SM90_GROUP_ROWS * SM90_ROW_BYTES;
   const uint32_t o_chunks = (uint32_t)sm90_canonical(config).o_chunks;
   const uint32_t q = q_buffers * chunk * (o_chunks ? qk : larger(qk, v));
   const uint32_t kv = stages * (uint32_t)config->tile_n * SM90_ROW_BYTES * (qk + v);
   const uint32_t tiles = q_buffers * (config->split ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES);
-  const uint32_t words = config->split ? SM90_WORD_BYTES * (uint32_t)config->consumers : 0;
+  const uint32_t words = config->split ? SM90_WORD_BYTES * consumers : 0;
   return q + kv + o_chunks * chunk + SM90_BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words +
          SM90_ALIGNMENT - 1;
+}
+
+uint32_t sm90_room(const kjit_attention_sm90_config *config) {
+  return SM90_PAIRS(config->consumers) == 1 ? SHARED_BYTES : SM90_PAIR_BYTES;
+}
+
+uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config) {
+  return SM90_PAIRS(config->consumers) == 1 ? sm90_own_bytes(config) : SM90_PAIRS_BYTES;
 }
 
 /* For each K buffer the entry in which the producer says which key block it holds, and the plan of the next tile,
@@ -84,18 +93,19 @@ uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config) {
 }
 
 uint32_t sm90_bounds_bytes(const kjit_attention_sm90_config *config) {
-  const uint32_t tile = SM90_BOUND_BYTES * SM90_GROUP_ROWS * (uint32_t)config->consumers;
+  const uint32_t tile = SM90_BOUND_BYTES * SM90_GROUP_ROWS * (uint32_t)sm90_tile_consumers(config);
   return tile * ((uint32_t)config->q_buffers + 1);
 }
 
 uint32_t sm90_keep_bytes(const kjit_attention_sm90_config *config) {
-  if (!SM90_HAS_KEEP(config->split, config->packed, config->consumers, config->tile_n)) return 0;
+  const int32_t consumers = sm90_tile_consumers(config);
+  if (!SM90_HAS_KEEP(config->split, config->packed, consumers, config->tile_n)) return 0;
   const uint32_t block = SM90_WORD_BYTES * VARIANT_WORDS_OF_PART((uint32_t)config->tile_n);
-  return block * (uint32_t)config->consumers * (uint32_t)config->stages;
+  return block * (uint32_t)consumers * (uint32_t)config->stages;
 }
 
 uint32_t sm90_terms_bytes(const kjit_attention_sm90_config *config) {
-  return SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
+  return SM90_GROUP_ROWS * (uint32_t)sm90_tile_consumers(config) * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
 }
 
 int sm90_term_slots(const kjit_attention_sm90_config *config) {
@@ -103,7 +113,7 @@ int sm90_term_slots(const kjit_attention_sm90_config *config) {
 }
 
 bool sm90_stages_terms(const kjit_attention_sm90_config *config) {
-  return sm90_shared_bytes(config) + sm90_variant_bytes(config) + sm90_terms_bytes(config) <= SM90_SHARED_MOST;
+  return sm90_own_bytes(config) + sm90_variant_bytes(config) + sm90_terms_bytes(config) <= sm90_room(config);
 }
 
 uint32_t sm90_threads(const kjit_attention_sm90_config *config) {
@@ -138,7 +148,7 @@ static kjit_status check_booleans(const kjit_attention_sm90_config *config, kjit
 
 static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->consumers, 1, MAX_CONSUMERS))
-    return rule_broken(error, "consumers", config->consumers, "1 to 3");
+    return rule_broken(error, "consumers", config->consumers, "1 to 4");
   if (!rule_is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
     return rule_broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
   if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
@@ -148,21 +158,29 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
     return rule_broken(error, "o_chunks", config->o_chunks, "from 0 to the 64-column chunks of head_dim_v");
   if (!rule_is_between(config->rescale_slack, 0, MAX_SLACK))
     return rule_broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
+  if (SM90_PAIRS(config->consumers) > 1 && config->split)
+    return rule_broken(error, "split", config->split, "0 with consumers 4, which are two pairs");
   if (rule_is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
   return rule_broken(error, "packed", config->packed, "a power of two from 1 to 64");
 }
 
-/* The registers that O, S and P may take of the 256, 232 or 160 that setmaxnreg gives a consumer thread. The rest is
- * for addresses, row maxima and sums, and for what the compiler needs. Above these bounds ptxas always spills; what the
- * planner chooses is compiled by tests. */
+/* The registers that O, S and P may take of the 256, 232, 160 or 112 that setmaxnreg gives a consumer thread. The rest
+ * is for addresses, row maxima and sums, and for what the compiler needs. Above these bounds ptxas always spills; what
+ * the planner chooses is compiled by tests. */
 static int32_t most_registers(int32_t consumers) {
-  static const int32_t most[MAX_CONSUMERS] = {230, 216, 136};
+  static const int32_t most[MAX_CONSUMERS] = {230, 216, 136, 80};
   return most[consumers - 1];
+}
+
+/* What has to fit the room that there is. A variant asks for memory of its own, but a pair's cannot grow, and so has
+ * what every variant needs. */
+static uint32_t least_bytes(const kjit_attention_sm90_config *config) {
+  return sm90_own_bytes(config) + (SM90_PAIRS(config->consumers) == 1 ? 0 : sm90_variant_bytes(config));
 }
 
 bool sm90_fits(const kjit_attention_sm90_config *config) {
   return (int32_t)sm90_registers(config) <= most_registers(config->consumers) &&
-         sm90_shared_bytes(config) <= SHARED_BYTES;
+         least_bytes(config) <= sm90_room(config);
 }
 
 static kjit_status check_registers(const kjit_attention_sm90_config *config, kjit_error *error) {
@@ -176,14 +194,15 @@ static kjit_status check_registers(const kjit_attention_sm90_config *config, kji
 }
 
 static kjit_status check_shared(const kjit_attention_sm90_config *config, kjit_error *error) {
-  const uint32_t needed = sm90_shared_bytes(config);
-  if (needed <= SHARED_BYTES) return KJIT_OK;
+  const uint32_t needed = least_bytes(config);
+  if (needed <= sm90_room(config)) return KJIT_OK;
   return error_set(
       error, KJIT_ERR_INVALID_CONFIG,
       "tile_n is %d: with head_dim %d, head_dim_v %d, consumers %d, stages %d, q_buffers %d and o_chunks %d "
-      "a block needs %u bytes of shared memory; must be at most %d",
+      "a %s needs %u bytes of shared memory; must be at most %u",
       (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)config->consumers, (int)config->stages,
-      (int)config->q_buffers, (int)config->o_chunks, needed, SHARED_BYTES);
+      (int)config->q_buffers, (int)config->o_chunks, SM90_PAIRS(config->consumers) == 1 ? "block" : "pair of consumers",
+      needed, sm90_room(config));
 }
 
 kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *error) {

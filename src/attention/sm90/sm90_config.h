@@ -20,10 +20,19 @@ static inline const kjit_attention_sm90_config *sm90_config_view(const int32_t *
 /* The number of 64-column bands as which a tile of `columns` columns lies in shared memory. */
 int32_t sm90_chunks(int32_t columns);
 
+/* Four consumers are two pairs, each with a tile of its own: the consumers of a tile. */
+static inline int32_t sm90_tile_consumers(const kjit_attention_sm90_config *config) {
+  return SM90_TILE_CONSUMERS(config->consumers);
+}
+
 /* Numbers that follow from a legal config, or from one whose only faults are those of sm90_fits(). */
 uint32_t sm90_threads(const kjit_attention_sm90_config *config);
 uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config);  /* dynamic, per block, with room to align it */
 uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config); /* what a variant needs beyond them */
+/* Where two pairs of consumers share a block, each has a part of its memory, of the same size in every config: what a
+ * pair uses of it, as sm90_shared_bytes() counts, and how much there is; otherwise the block's. */
+uint32_t sm90_own_bytes(const kjit_attention_sm90_config *config);
+uint32_t sm90_room(const kjit_attention_sm90_config *config);
 uint32_t
 sm90_terms_bytes(const kjit_attention_sm90_config *config); /* what staging a variant's terms takes beyond both */
 /* Boxes of terms in each consumer's ring, where TMA brings them: SM90_TERM_SLOTS; 0: TMA brings none. */

@@ -8,6 +8,7 @@
  * 17.0; hd64, 395 queries and keys of 32, 224 of 64 rows 11.6 and 128 of 128 11.9. */
 #include "attention/sm90/sm90_tiles.h"
 
+#include "attention/sm90/sm90_config.h"
 #include "attention_sm90/layout.h"
 #include "base/integer.h"
 
@@ -17,7 +18,7 @@ enum {
 };
 
 int64_t sm90_tiles_blocks(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t number) {
-  const int64_t tile = (int64_t)SM90_GROUP_ROWS * config->consumers / config->packed;
+  const int64_t tile = (int64_t)SM90_GROUP_ROWS * sm90_tile_consumers(config) / config->packed;
   const int64_t seen = integer_max(integer_min(number * tile + tiles->keys_before, tiles->seq_kv), 1);
   return integer_min(integer_divide_up(seen, config->tile_n), tiles->key_blocks);
 }
@@ -41,7 +42,7 @@ int64_t sm90_tiles_longest(const struct sm90_tiles *tiles, const kjit_attention_
   int64_t done[MOST_MULTIPROCESSORS], longest = 0;
   if (multiprocessors < 1 || multiprocessors > MOST_MULTIPROCESSORS || tiles->count <= multiprocessors)
     return tiles->key_blocks;
-  if (tiles->count * config->consumers > MOST_ROUNDS * multiprocessors) return tiles->key_blocks;
+  if (tiles->count * sm90_tile_consumers(config) > MOST_ROUNDS * multiprocessors) return tiles->key_blocks;
   for (int64_t i = 0; i < multiprocessors; i++)
     done[multiprocessors - 1 - i] = sm90_tiles_blocks(tiles, config, tiles->query_tiles - i / heads);
   for (int64_t i = multiprocessors; i < tiles->count; i++) {

@@ -67,6 +67,26 @@ static void suit_gathered(const kjit_attention_problem *problem, const struct sm
     sm90_fit_tile(config, (int32_t)integer_min(config->tile_n, KEYS_OF_ONE), config->q_buffers);
 }
 
+/* Tiles of 128 rows whose blocks the caller has listed take two pairs of consumers, each with a tile of its own, up to
+ * 64 columns: four warps a scheduler wait for each other less than two. A score function would take registers that they
+ * do not have. */
+static bool take_pairs(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
+                       kjit_attention_sm90_config *config) {
+  enum { COLUMNS = 64, LEAST_KEYS = 4096 };
+  kjit_attention_sm90_config pairs = *config;
+  if (!needs->is_mapped || needs->is_scored || problem->head_dim > COLUMNS || problem->head_dim_v > COLUMNS ||
+      problem->seq_kv < LEAST_KEYS)
+    return false;
+  pairs.consumers = 4;
+  pairs.tile_n = 64;
+  pairs.stages = 4;
+  pairs.q_buffers = 2;
+  pairs.o_chunks = 0;
+  if (!sm90_fits(&pairs)) return false;
+  *config = pairs;
+  return true;
+}
+
 /* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
  * function that takes the exponent unit twice, because then products and exponents of three alternate. Of lists that
  * follow from a mask alone three read fewer keys a query up to 64 columns, which pays where tiles are long; a caller's
@@ -85,7 +105,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
     sm90_set_consumers(config, steps, problem->seq_kv, (int32_t)best);
     sm90_choose_tile(config);
   }
-  if (config->split || config->packed > 1) return;
+  if (config->split || config->packed > 1 || take_pairs(problem, needs, config)) return;
   int32_t consumers = config->consumers;
   const bool has_long_lists = problem->head_dim_v <= 64 && problem->seq_kv >= LONG_LISTS;
   const bool is_narrow = needs->is_narrow || (needs->is_listed && !has_long_lists);

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "attention/sm90/sm90_config.h"
 #include "attention_sm90/layout.h"
 #include "base/integer.h"
 #include "runtime/card.h"
@@ -95,12 +96,12 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
   const int64_t group = problem->heads_q / problem->heads_kv, positions = SM90_GROUP_ROWS / config->packed;
   const int64_t rows = integer_min(problem->seq_q, positions) * config->packed;
   struct sm90_tiles tiles;
-  tiles.query_tiles = integer_divide_up(problem->seq_q, positions * config->consumers);
+  tiles.query_tiles = integer_divide_up(problem->seq_q, positions * sm90_tile_consumers(config));
   tiles.heads_per_kv = integer_divide_up(group, config->packed);
   if (config->packed == 1) tiles.heads_per_kv = group;
   tiles.heads = problem->heads_kv * tiles.heads_per_kv;
   tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
-  tiles.key_blocks = integer_divide_up(seen_keys(problem, positions * config->consumers), config->tile_n);
+  tiles.key_blocks = integer_divide_up(seen_keys(problem, positions * sm90_tile_consumers(config)), config->tile_n);
   tiles.rows = integer_round_up(rows, ROW_STEP);
   tiles.seq_kv = problem->seq_kv;
   tiles.keys_before = problem->seq_kv - problem->seq_q;
@@ -116,7 +117,7 @@ static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_s
   if (parts == 1) return 0;
   const int64_t groups = integer_divide_up(parts, SM90_MERGED_AT_ONCE);
   const int64_t read = integer_min(parts, SM90_MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
-  const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
+  const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * sm90_tile_consumers(config);
   const int64_t written = integer_min(tiles->count * parts, card->multiprocessors) * part_bytes;
   const int64_t moved = read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
   return sm90_card_cycles(card, MERGE + (groups > 1 ? MERGE_AGAIN : 0) + moved);
@@ -124,10 +125,10 @@ static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_s
 
 /* The time of a step: the products, or the softmax that runs beside them, whichever is longer. */
 int64_t sm90_tiles_step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card) {
-  const int64_t columns = config->head_dim + config->head_dim_v;
-  const int64_t alone = config->consumers == 1 ? ALONE * columns / STEP_COLUMNS * card->product / UNIT : 0;
-  const int64_t softmax = sm90_card_cycles(card, softmax_ns[config->consumers - 1]) + alone;
-  const int64_t products = product_ns[config->consumers - 1] * config->consumers * columns / STEP_COLUMNS;
+  const int64_t columns = config->head_dim + config->head_dim_v, consumers = sm90_tile_consumers(config);
+  const int64_t alone = consumers == 1 ? ALONE * columns / STEP_COLUMNS * card->product / UNIT : 0;
+  const int64_t softmax = sm90_card_cycles(card, softmax_ns[consumers - 1]) + alone;
+  const int64_t products = product_ns[consumers - 1] * consumers * columns / STEP_COLUMNS;
   return integer_max(softmax, products * card->product / UNIT) * config->tile_n / STEP_KEYS;
 }
 
@@ -159,7 +160,7 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
 
 /* The key blocks of all query tiles of a head, under a causal mask. */
 static int64_t causal_blocks(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
-  const int64_t tile = (int64_t)SM90_GROUP_ROWS * config->consumers / config->packed;
+  const int64_t tile = (int64_t)SM90_GROUP_ROWS * sm90_tile_consumers(config) / config->packed;
   if (tiles->query_tiles > EXACT_TILES) {
     const int64_t shorter = integer_min(tiles->query_tiles * tile / config->tile_n, tiles->key_blocks - 1);
     return tiles->query_tiles * (2 * tiles->key_blocks - shorter) / 2;
@@ -172,7 +173,7 @@ static int64_t causal_blocks(const struct sm90_tiles *tiles, const kjit_attentio
 
 /* Are a causal problem's tiles about equally long, so that a last round of few tiles is not filled by shorter ones? */
 static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
-  const int64_t rows = tiles->query_tiles * SM90_GROUP_ROWS * config->consumers / config->packed;
+  const int64_t rows = tiles->query_tiles * SM90_GROUP_ROWS * sm90_tile_consumers(config) / config->packed;
   return 4 * rows <= tiles->seq_kv;
 }
 
@@ -289,7 +290,7 @@ int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm
 }
 
 size_t sm90_tiles_arrivals(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts) {
-  return (size_t)(tiles->count * config->consumers * parts);
+  return (size_t)(tiles->count * sm90_tile_consumers(config) * parts);
 }
 
 size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,

@@ -116,6 +116,7 @@ static void test_kept_blocks__have_an_order_where_tiles_are_many(void **state) {
   const struct attention_block_lists ordered = launched_variant()->variant.lists;
   assert_non_null(ordered.order);
   assert_non_null(ordered.ahead);
+  assert_null(ordered.made);
   args.kept = NULL;
   forward(f, &args, NULL);
   assert_non_null(launched_variant()->variant.lists.counts);

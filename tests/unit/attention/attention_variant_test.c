@@ -180,6 +180,54 @@ static void test_attention_variant__attention_may_begin_before_its_lists_are_mad
   assert_int_equal(fake_driver.launch.attribute_count, 0);
 }
 
+/* Lists of one call are waited for one by one: of 1,000 queries there are six or eight, of which each is shared by two
+ * batch entries of six heads. */
+static void test_attention_variant__lists_of_a_call_are_awaited_one_by_one(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  fake_nvrtc.entries = entries;
+  forward_masked(f, "q * 7 % 13 == k % 3");
+  const struct attention_block_lists lists = launched_variant()->variant.lists;
+  assert_non_null(lists.made);
+  assert_int_equal(lists.readers, 12);
+  assert_int_equal(lists.writers, 2);
+  forward_masked(f, "(q + h + b) * 7 % 13 == k % 3");
+  assert_int_equal(launched_variant()->variant.lists.readers, 1);
+  assert_int_equal(launched_variant()->variant.lists.writers, 1);
+}
+
+/* Launches that were tried. */
+static int launches(void) {
+  return fake_driver_calls_of(FAKE_LaunchKernel) + fake_driver_calls_of(FAKE_LaunchKernelEx);
+}
+
+/* The attention kernel would leave zeros in the counters of lists. The call is made again and again, each time with
+ * another one of its calls to the driver that fails. */
+static void test_attention_variant__counters_are_cleared_where_attention_is_not_enqueued(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  const kjit_attention_variant_text text = {.struct_size = sizeof text, .mask = "q * 7 % 13 == k % 3"};
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = causal_args();
+  enum { CALLS = 20 }; /* more than a call makes */
+  int left = 0;
+  fake_nvrtc.entries = entries;
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  args.variant = variant;
+  forward(f, &args, NULL);
+  fake_driver.failure = CUDA_ERROR_LAUNCH_FAILED;
+  for (long fails = 0; fails < CALLS; fails++) {
+    const int before = launches(), clears = fake_driver_calls_of(FAKE_MemsetD32Async);
+    atomic_store(&fake_driver.fail_at, atomic_load(&fake_driver.calls) + fails);
+    const kjit_status status = kjit_attention_forward(f->runtime, NULL, &args, NULL, &f->error);
+    const bool is_left = status != KJIT_OK && launches() == before + 2;
+    if (is_left) assert_int_equal(fake_driver_calls_of(FAKE_MemsetD32Async), clears + 1);
+    left += is_left;
+  }
+  assert_int_equal(left, 1);
+  kjit_attention_variant_free(variant);
+}
+
 static void refuse(struct fixture *f, const kjit_attention_args *args, const char *why) {
   assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, NULL, args, NULL, &f->error), &f->error);
   assert_contains(f->error.message, why);
@@ -325,6 +373,8 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__kernel_of_lists_is_compiled_beside_the_attention_kernel),
       VARIANT_TEST(test_attention_variant__lists_that_many_tiles_share_have_keep_words),
       VARIANT_TEST(test_attention_variant__attention_may_begin_before_its_lists_are_made),
+      VARIANT_TEST(test_attention_variant__lists_of_a_call_are_awaited_one_by_one),
+      VARIANT_TEST(test_attention_variant__counters_are_cleared_where_attention_is_not_enqueued),
       VARIANT_TEST(test_attention_variant__kernels_are_recorded_with_their_sources),
       VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),

@@ -47,8 +47,8 @@ static void test_sm90_rules__values_outside_are_refused_by_name(void **state) {
       {"head_dim_v", 264, "a multiple of 8 from 8 to 256"},
       {"causal", 2, "0 or 1"},
       {"ping_pong", -1, "0 or 1"},
-      {"consumers", 0, "1 to 3"},
-      {"consumers", 4, "1 to 3"},
+      {"consumers", 0, "1 to 4"},
+      {"consumers", 5, "1 to 4"},
       {"tile_n", 0, "a multiple of 16 from 16 to 256"},
       {"tile_n", 24, "a multiple of 16 from 16 to 256"},
       {"tile_n", 272, "a multiple of 16 from 16 to 256"},
@@ -99,6 +99,31 @@ static void test_sm90_rules__shared_memory_limits_stages(void **state) {
   config.stages = 3;
   expect_broken(&config, "tile_n is 128: with head_dim 128, head_dim_v 128, consumers 2, stages 3, q_buffers 2 and "
                          "o_chunks 0 a block needs 263327 bytes of shared memory; must be at most 232448");
+}
+
+/* Two pairs of consumers: each has 113 KiB, registers for steps of 64 keys and 64 columns, and no splits. */
+static void test_sm90_rules__two_pairs_of_consumers_have_limits_of_their_own(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.consumers = 4;
+  config.head_dim = config.head_dim_v = config.tile_n = 64; /* 32 + 32 + 16 = 80 */
+  config.stages = 4;
+  expect_legal(&config);
+  assert_int_equal(sm90_threads(&config), 640);
+  assert_int_equal(sm90_tile_consumers(&config), 2);
+  assert_int_equal(sm90_own_bytes(&config), 32768 + 65536 + 160 + 32 + 1023);
+  assert_int_equal(sm90_shared_bytes(&config), 2 * 113 * 1024 + 1023);
+  assert_true(sm90_own_bytes(&config) + sm90_variant_bytes(&config) + sm90_keep_bytes(&config) <= sm90_room(&config));
+  config.tile_n = 80;
+  expect_broken(&config, "tile_n is 80: with head_dim_v 64 a thread needs head_dim_v / 2 + tile_n / 2 + tile_n / 4 = "
+                         "92 registers; must be at most 80 with consumers 4");
+  config.tile_n = 64;
+  config.head_dim = 128;
+  config.stages = 3;
+  expect_broken(&config, "tile_n is 64: with head_dim 128, head_dim_v 64, consumers 4, stages 3, q_buffers 2 and "
+                         "o_chunks 0 a pair of consumers needs 140618 bytes of shared memory; must be at most 115712");
+  config.split = 1;
+  expect_broken(&config, "split is 1: must be 0 with consumers 4, which are two pairs");
 }
 
 /* Worked by hand from pipeline.cuh. */
@@ -182,6 +207,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_rules__values_outside_are_refused_by_name),
       cmocka_unit_test(test_sm90_rules__registers_limit_the_tile),
       cmocka_unit_test(test_sm90_rules__shared_memory_limits_stages),
+      cmocka_unit_test(test_sm90_rules__two_pairs_of_consumers_have_limits_of_their_own),
       cmocka_unit_test(test_sm90_geometry__is_that_of_the_kernel),
       cmocka_unit_test(test_sm90_geometry__o_beside_two_queries_is_whole),
       cmocka_unit_test(test_sm90_geometry__those_that_split_have_words_and_parts),
