@@ -167,6 +167,11 @@ private:
     if (cfg::kOutputBands > 0 && block == tile.blocks.first) release_query(buffer);
   }
 
+  // Hides Consumer's: with factors each lane arrives for those that it has read.
+  KJIT_DEVICE void release_query(int buffer) const {
+    if (cfg::kConverts || lane == 0) mbarrier_arrive(at.query_empty(buffer));
+  }
+
   KJIT_DEVICE void multiply_factors(int buffer) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -178,7 +183,6 @@ private:
         s[0][n][2 * r + 1] *= factor;
       }
     }
-    __syncwarp(); // before lane 0 gives the buffer back
   }
 
   // Scores become cap * tanh(scale * score / cap), by tanh x = 1 - 2 / (exp(2 x) + 1), which is exact enough at both

@@ -39,11 +39,10 @@ struct Converter {
     pass();
   }
 
-  // Let the consumers have it. Nobody multiplies Q before K is there too, and whoever passes K to the consumers fences
-  // what it wrote before off from wgmma.
+  // Let the consumers have it: each lane arrives for what it has written. Nobody multiplies Q before K is there too,
+  // and whoever passes K to the consumers fences what it wrote before off from wgmma.
   KJIT_DEVICE void pass() {
-    __syncwarp();
-    if (lane == 0) mbarrier_arrive(at.query_full(queries.slot));
+    mbarrier_arrive(at.query_full(queries.slot));
     queries.advance();
   }
 

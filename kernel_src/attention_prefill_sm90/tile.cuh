@@ -106,14 +106,21 @@ private:
     return cfg::kNarrow && cfg::kGathers && i >= cfg::kQueryBuffers && i < cfg::kQueryBuffers + 2 * cfg::kStages;
   }
 
+  // Who is waited for by whom arrives lane by lane where lanes write to shared memory what others read or write, other
+  // than by TMA and wgmma: converters at "full" of Q, consumers that read factors at "empty" of Q, and wideners at
+  // "full" of K and V where gatherers write there next. racecheck follows no order through one lane of a warp that
+  // arrives for the others.
+  static constexpr int kConverterArrivals = cfg::kConverts ? kLanesPerWarp : 1;
+  static constexpr int kWidenerArrivals = cfg::kGathers ? kLanesPerWarp : 1;
+
   // As Layout's, but every thread that gathers arrives at "full" of K and V, or each warp that widens, which arrives at
   // "full" of Q too.
   KJIT_DEVICE void initialise_for_loaders() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
-      mbarrier_init(query_full(i), cfg::kNarrow ? cfg::kHelpers : 1);
-      mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup);
+      mbarrier_init(query_full(i), cfg::kNarrow ? cfg::kHelpers * kConverterArrivals : 1);
+      mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup * kConverterArrivals);
     }
-    constexpr int kArrivals = cfg::kNarrow ? cfg::kHelpers : kGatherers;
+    constexpr int kArrivals = cfg::kNarrow ? cfg::kHelpers * kWidenerArrivals : kGatherers;
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), kArrivals);
       mbarrier_init(keys_empty(i), cfg::kConsumers * kKeyReleases);

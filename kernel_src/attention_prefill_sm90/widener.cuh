@@ -10,7 +10,7 @@
 //   2. A warp takes every third group of eight rows. It reads as many as it has registers for, then writes these. A
 //      row's bytes lie where the same row's elements will, so that nobody else writes what a warp still has to read.
 //   3. It fences what it wrote off from wgmma, and from TMA, which writes to the buffer next; one lane arrives at
-//      "full".
+//      "full", or each where gatherers write to the buffer next.
 //
 // Rows behind the sequence's last key become zeros in V: a probability of 0 times what a slot holds that was never
 // written may be NaN. Scores of such keys are masked, so K may be anything.
@@ -96,8 +96,8 @@ private:
 
   KJIT_DEVICE void pass(uint32_t full) const {
     fence_async_proxy();
-    __syncwarp();
-    mbarrier_arrive_if(full, lane == 0);
+    if constexpr (!cfg::kGathers) __syncwarp();
+    mbarrier_arrive_if(full, cfg::kGathers || lane == 0);
   }
 
   // The row of a group of eight that a lane reads and writes, a quarter of 64 columns at a time. Eight lanes that do it

@@ -199,21 +199,32 @@ static const struct mutation widened_mutations[] = {
     {"rows that were scaled are not scaled back", "attention_prefill_sm90/consumer.cuh",
      "if (tile.has_factors) multiply_factors(buffer);", ";"},
     {"a buffer is given back before its factors are read", "attention_prefill_sm90/consumer.cuh",
-     "__syncwarp(); // before lane 0", "// before lane 0"},
+     "multiply_factors(buffer);\\n    }\\n    release(at.keys_empty(keys.slot));\\n    keys.advance();\\n    if "
+     "(cfg::kOutputBands > 0 && block == tile.blocks.first) release_query(buffer);",
+     ";\\n    }\\n    release(at.keys_empty(keys.slot));\\n    keys.advance();\\n    if "
+     "(cfg::kOutputBands > 0 && block == tile.blocks.first) release_query(buffer);\\n    if (tile.has_factors) "
+     "multiply_factors(buffer);"},
+    {"one lane's rows are enough to begin", "attention_prefill_sm90/tile.cuh", "cfg::kConverts ? kLanesPerWarp : 1",
+     "1"},
+    {"a warp that widens lets a block go before its lanes have written", "attention_prefill_sm90/widener.cuh",
+     "if constexpr (!cfg::kGathers) __syncwarp();", ";"},
     {"nobody waits for Q before converting it", "attention_prefill_sm90/converter.cuh",
      "mbarrier_wait_parity(at.query_landed(queries.slot), queries.parity);", ";"},
     {"one warp that has converted is enough to begin", "attention_prefill_sm90/tile.cuh",
-     "cfg::kNarrow ? cfg::kHelpers : 1", "1"},
+     "cfg::kHelpers * kConverterArrivals : 1", "kConverterArrivals : 1"},
     {"one warp's rows are enough to begin", "attention_prefill_sm90/tile.cuh",
-     "cfg::kNarrow ? cfg::kHelpers : kGatherers;", "1;"},
+     "cfg::kHelpers * kWidenerArrivals : kGatherers;", "kWidenerArrivals : kGatherers;"},
 };
 
 /* Caught by the same in pages of one position, and heads of more than a band. */
 static const struct mutation gathered_mutations[] = {
     {"the second half of a row is the first", "attention_prefill_sm90/widener.cuh",
      "(from ^ band % 2 * (cfg::kRowBytes / 2))", "(from)"},
-    {"a warp that widens lets a block go before its lanes have written", "attention_prefill_sm90/widener.cuh",
-     "__syncwarp();\\n    mbarrier_arrive_if(full", "mbarrier_arrive_if(full"},
+    {"a block is let go before it is widened", "attention_prefill_sm90/widener.cuh",
+     "widen<cfg::kHeadDim>(at.keys(keys.slot), cfg::kKeyRows);\\n    pass(at.keys_full(keys.slot));",
+     "pass(at.keys_full(keys.slot));\\n    widen<cfg::kHeadDim>(at.keys(keys.slot), cfg::kKeyRows);"},
+    {"the lanes of a widener are taken for as many wideners", "attention_prefill_sm90/tile.cuh",
+     "cfg::kGathers ? kLanesPerWarp : 1", "1"},
     {"wideners do not wait for all who gather", "attention_prefill_sm90/tile.cuh", "is_gathered(i) ? kGatherers : 1",
      "1"},
     {"bytes are gathered where elements will be", "attention_prefill_sm90/gatherer.cuh",

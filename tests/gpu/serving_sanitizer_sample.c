@@ -4,13 +4,7 @@
  *   compute-sanitizer --tool memcheck  --error-exitcode 9 gpu_serving_sanitizer_sample
  *   compute-sanitizer --tool initcheck --error-exitcode 9 gpu_serving_sanitizer_sample
  *   compute-sanitizer --tool synccheck --error-exitcode 9 gpu_serving_sanitizer_sample
- *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_serving_sanitizer_sample 0 36
- *
- * racecheck does not follow an order through __syncwarp() to one lane that arrives at an mbarrier for its warp, and
- * attention_prefill_sm90 has it twice where lanes write to shared memory what others read or write. In problem 37 the
- * wideners' stores (widener.cuh, pass()) come before the copies of a later round to the same buffer (gatherer.cuh). In
- * problem 38 the factors of Q's rows are written (converter.cuh, pass()) before consumers read them, and these give the
- * buffer back (consumer.cuh, multiply_factors()). The emulator follows each step of both, and has no complaint. */
+ *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_serving_sanitizer_sample */
 #include <kjit/kjit.h>
 #include <stdio.h>
 
