@@ -88,9 +88,9 @@ struct OnePartRows {
   }
 
 protected:
-  // Of lines of L2: with runs as boxes have it, without them rows are read once.
+  // Of lines of L2: as boxes have it, but without runs whole lines are read once whatever the length of a part.
   KJIT_DEVICE uint64_t policy_of(const Part &part) const {
-    return cfg::kHasRuns ? parts::policy_of(p, part) : kReadOnce;
+    return cfg::kHasRuns || !parts::kHasWholeLines ? parts::policy_of(p, part) : kReadOnce;
   }
 
   // To the block that comes next into the lane's slot.
