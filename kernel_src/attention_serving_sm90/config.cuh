@@ -65,13 +65,16 @@ constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one par
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
 // A warpgroup of its own loads (run_loads.cuh), by boxes of TMA or row by row.
-constexpr bool kLoadsApart = KJIT_runs && !kNarrow && KJIT_rows == SERVING_SM90_M;
+constexpr bool kLoadsApart = (KJIT_runs || KJIT_gathered) && !kNarrow && KJIT_rows == SERVING_SM90_M;
 constexpr bool kGrouped = KJIT_grouped;                              // a box of TMA has all bands of a head
 constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
 constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
 constexpr bool kHasLoader = !kOnePart || kNarrow; // a warp beside the workers loads
-constexpr int kThreads = kHasLoader ? SERVING_SM90_THREADS : SERVING_SM90_ONE_PART_THREADS(KJIT_rows, KJIT_runs);
+constexpr int kThreads = kHasLoader ? SERVING_SM90_THREADS : SERVING_SM90_ONE_PART_THREADS(KJIT_rows, kLoadsApart);
+// With one_part, the warp that loads: the last of the warpgroup that multiplies, or the first of a further one.
+constexpr int kLoader = kWorkers / kLanesPerWarp - (kLoadsApart ? 0 : 1);
 constexpr int kWorkersBarrier = 1; // of the named barriers; one_part_turns.cuh has further ones
+constexpr int kQueryBarrier = 2;   // Q that was rotated has been read (one_part.cuh)
 
 // A barrier among the threads that multiply, store and merge.
 KJIT_DEVICE void sync_workers() {
@@ -148,10 +151,15 @@ constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes
 // it. There, with runs, and with K and V of 8 bits the append pass does it, and calls with rotary tables are left to
 // other kernels.
 constexpr bool kAppends = kOnePart && !kHasRuns && !kNarrow && kRows == SERVING_SM90_M;
-// Behind what merging takes the rows of Q are rotated, with 16 bytes that spread them over the banks.
-constexpr int kTurnedAt = kMergeBytes, kTurnedRowBytes = kHeadDim * 2 + kChunkBytes;
+// Behind what merging takes the rows of Q are rotated, with 16 bytes that spread them over the banks. Where loading is
+// apart, three stages leave no room for that: the rows end where what merging takes ends, so that they begin in front
+// of the workers' memory, in the last stages of V, which are loaded when Q has been read.
+constexpr int kTurnedRowBytes = kHeadDim * 2 + kChunkBytes, kTurnedBytes = SERVING_SM90_M * kTurnedRowBytes;
+constexpr int kTurnedAt = kLoadsApart ? kMergeBytes - kTurnedBytes : kMergeBytes;
+constexpr int kTurnedStages = kLoadsApart ? ceil_div(kTurnedBytes - kMergeBytes, kValueBytes) : 0;
+static_assert(!kAppends || kTurnedStages < kStages, "stages: V has room for Q behind its first block");
 // Then new keys that are to be appended, each with its value.
-constexpr int kKeptAt = kTurnedAt + SERVING_SM90_M * kTurnedRowBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
+constexpr int kKeptAt = kTurnedAt + kTurnedBytes, kKeptRowBytes = (kHeadDim + kHeadDimV) * 2;
 constexpr int kAppendBytes = kKeptAt + SERVING_FEW_NEW_KEYS * kKeptRowBytes;
 
 // With a warpgroup that loads only merging takes memory.

@@ -18,9 +18,9 @@ enum {
   SERVING_SM90_FEW_TILES = 4       /* tiles are few that have so many blocks of threads each       */
 };
 
-/* Threads of a kernel with one_part that multiply: a warpgroup for each 64 rows of a tile. With two, and with runs,
- * there is a further one that loads. */
-#define SERVING_SM90_ONE_PART_WORKERS(rows)       ((rows) > 64 ? 256 : 128)
-#define SERVING_SM90_ONE_PART_THREADS(rows, runs) ((rows) > 64 ? 384 : (runs) ? 256 : 128)
+/* Threads of a kernel with one_part that multiply: a warpgroup for each 64 rows of a tile. With two, and where loading
+ * is apart from that, there is a further one that loads. */
+#define SERVING_SM90_ONE_PART_WORKERS(rows)        ((rows) > 64 ? 256 : 128)
+#define SERVING_SM90_ONE_PART_THREADS(rows, apart) ((rows) > 64 ? 384 : (apart) ? 256 : 128)
 
 #endif

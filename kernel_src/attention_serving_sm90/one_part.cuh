@@ -2,11 +2,12 @@
 // as possible. Code that is not in the instruction cache comes from memory, a line of 128 bytes at a time, and with
 // less than about 100 MB of keys and values a call waits longer for its code than for anything else.
 //
-// One warpgroup computes tiles of 64 rows (one_part_turns.cuh has those of 128). It also loads K and V: its last warp
-// by TMA (one_part_boxes.cuh), or all warps row by row (one_part_rows.cuh). Q is held in registers. A step for one
-// block of keys exists once in the code, and masking is a branch in it. New keys are appended and Q is rotated where a
-// call asks for it (new_keys.cuh). The host gives this kernel no call with a window to the left, chunks, sinks,
-// softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none with rotary tables.
+// One warpgroup computes tiles of 64 rows (one_part_turns.cuh has those of 128). Its last warp also loads K and V by
+// TMA (one_part_boxes.cuh); where they are loaded row by row (one_part_rows.cuh), a second warpgroup does that. Q is
+// held in registers. A step for one block of keys exists once in the code, and masking is a branch in it. New keys are
+// appended and Q is rotated where a call asks for it (one_part_prepare.cuh). The host gives this kernel no call with a
+// window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none
+// with rotary tables.
 //
 // With runs a block of threads computes several parts, one after the other (one_part_runs.cuh), and appends and rotates
 // nothing. There a second warpgroup loads (run_loads.cuh), so that the next keys are asked for as soon as there is
@@ -24,12 +25,10 @@
 #include <kjit/ptx/tma.cuh>
 #include <kjit/warp.cuh>
 
-#include "attention_serving_sm90/new_keys.cuh"
+#include "attention_serving_sm90/one_part_prepare.cuh"
 #include "attention_serving_sm90/one_part_result.cuh"
 #include "attention_serving_sm90/part.cuh"
 #include "attention_serving_sm90/shared.cuh"
-
-#include "attention_serving/rotary.cuh"
 
 #if KJIT_gathered
 #include "attention_serving_sm90/one_part_rows.cuh"
@@ -47,9 +46,9 @@ struct OnePart {
   static constexpr int kKeyTiles = cfg::kKeys / 16;          // products of O, 16 keys each
   static constexpr int kColumns8 = cfg::kKeys / 8;
   static constexpr int kOutput8 = OnePartResult::kOutput8;
-  // The warp that loads: the last of the warpgroup, or with runs the first of a further one.
-  static constexpr int kLoader = cfg::kWorkers / kLanesPerWarp - (cfg::kLoadsApart ? 0 : 1);
-  // Registers of each thread after setmaxnreg, with runs: two blocks of threads on a multiprocessor have 65,536.
+  static constexpr int kLoader = cfg::kLoader;
+  // Registers of each thread after setmaxnreg where loading is apart: two blocks of threads on a multiprocessor have
+  // 65,536.
   static constexpr int kWorkerRegisters = 200, kLoaderRegisters = 56;
 
   const attention_serving_one_part_params &p;
@@ -69,7 +68,7 @@ struct OnePart {
 
   KJIT_DEVICE OnePart(const attention_serving_one_part_params &params, Layout layout, int warp)
       : p(params), at(layout), thread((int)threadIdx.x), warp(warp), lane(thread % kLanesPerWarp),
-        loads(params, layout, warp, lane) {}
+        loads(params, layout, warp % (cfg::kWorkers / kLanesPerWarp), lane) {}
 
   KJIT_DEVICE void run() {
 #if KJIT_runs
@@ -94,28 +93,53 @@ private:
     loads.begin(part);
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+#if KJIT_gathered
+    if (warp >= kLoader) {
+      setmaxnreg_dec<kLoaderRegisters>();
+      loads.load_part(part);
+      return;
+    }
+    setmaxnreg_inc<kWorkerRegisters>();
+#endif
     const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
     if constexpr (cfg::kAppends) {
       if (p.appends) new_from = p.used_k[part.sequence];
-      const bool writes = smallest(part.to * cfg::kKeys) > new_from && warp != kLoader && turn(warp) < p.rows_new;
-      if (writes || (p.rotates && has_rows(0))) prepare(p, part, at.work(), new_from, warp, lane);
+      const bool has_new = smallest(part.to * cfg::kKeys) > new_from;
+      const bool writes = has_new && warp != kLoader && append::turn(warp) < p.rows_new;
+      if (writes || (p.rotates && has_rows(0))) append::prepare(p, part, at.work(), new_from, warp, lane);
     }
     start(result);
+    multiply_part(all_see);
+    finish(result);
+  }
+
+#if KJIT_gathered
+  KJIT_DEVICE void multiply_part(int all_see) {
+    if (p.rotates) bar_arrive(cfg::kQueryBarrier, cfg::kThreads); // Q has been read
+#pragma unroll 1
+    for (int block = part.from; block < part.to; block++) {
+      if ((block + 1) * cfg::kKeys > new_from) place_new_keys(block * cfg::kKeys);
+      step(block, all_see);
+      ring.advance();
+    }
+  }
+#else
+  KJIT_DEVICE void multiply_part(int all_see) {
     // The first pass of the loop, in front of the first block, fills all stages, so that the code that loads exists
     // once. `is_first` depends on a parameter, because the compiler would otherwise make a second copy for that pass.
     bool is_first = p.batch > 0;
 #pragma unroll 1
     for (int block = part.from - 1; block < part.to; block++) {
       if (!is_first) step(block, all_see);
-      if (Loads::kAllWarps || warp == kLoader) loads.load_block(part, ring, block, is_first);
+      if (warp == kLoader) loads.load_block(part, ring, block, is_first);
       if (!is_first) ring.advance();
       is_first = false;
       // What is seldom run lies at the end of the loop, so that the code of a step is in one piece.
       if constexpr (cfg::kAppends)
         if ((block + 2) * cfg::kKeys > new_from && block + 1 < part.to) place_new_keys((block + 1) * cfg::kKeys);
     }
-    finish(result);
   }
+#endif
 
 #if KJIT_runs
   // The parts of a run, one after the other. Keys and values of the next part are on their way before this one is done.
@@ -203,44 +227,8 @@ private:
     }
   }
 
-  // What moves the new keys of a tile: the warps but the loader's, the first of which has other work, and so comes
-  // last.
-  static KJIT_DEVICE append::NewKeys new_keys(const attention_serving_one_part_params &p, const Part &part, char *work,
-                                              int first, int warp, int lane) {
-    return {p.all, (Chunk *)(work + cfg::kKeptAt), part.sequence, part.head, first, turn(warp), kLoader, lane};
-  }
-  static KJIT_DEVICE int turn(int warp) {
-    return kLoader - 1 - warp;
-  }
-
   KJIT_DEVICE const char *query_row(int query, int head) const {
     return (const char *)p.q + 2 * (part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head);
-  }
-  static KJIT_DEVICE char *turned_row(char *work, int row) {
-    return work + cfg::kTurnedAt + row * cfg::kTurnedRowBytes;
-  }
-
-  // What calls with new keys do first: rotate the warp's rows of Q, on their way to shared memory, and write the new
-  // keys to the cache. It is no part of the kernel's own code, which lies in one piece for calls without new keys; and
-  // nothing of the accumulators lives yet.
-  static __device__ __noinline__ void prepare(const attention_serving_one_part_params &p, Part part, char *work,
-                                              int first, int warp, int lane) {
-    const int rows = p.rows_q * p.group, left = rows - warp * 16;
-    const int items = rotary::items(p.all, cfg::kHeadDim);
-    if (p.rotates) {
-#pragma unroll 1
-      for (int i = lane; i < (left < 16 ? left : 16) * items; i += kLanesPerWarp) {
-        const int row = warp * 16 + i / items, query = row / p.group, head = part.head * p.group + row % p.group;
-        Chunk *const to = (Chunk *)turned_row(work, row);
-        const int64_t from = part.sequence * p.q_stride.batch + query * p.q_stride.seq + head * p.q_stride.head;
-        rotary::turn_item(p.all, (const Chunk *)((const char *)p.q + 2 * from), i % items,
-                          rotary::position_of(p.all, part.sequence, query),
-                          [&](int index, const Chunk &chunk) { to[index] = chunk; });
-      }
-      __syncwarp(); // other lanes read what a lane has written
-    }
-    const int end = smaller(part.to * cfg::kKeys, part.keys);
-    if (end > first && warp != kLoader) new_keys(p, part, work, first, warp, lane).write(part.from * cfg::kKeys, end);
   }
 
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
@@ -251,7 +239,7 @@ private:
     result.find_row(row, query, head);
     if (p.window_right >= 0) seen[r] = smallest(query + part.keys - p.rows_q + p.window_right + 1);
     const bool is_turned = cfg::kAppends && p.rotates;
-    const char *const from = (is_turned ? turned_row(at.work(), row) : query_row(query, head)) + 4 * (lane % 4);
+    const char *const from = (is_turned ? append::turned_row(at.work(), row) : query_row(query, head)) + 4 * (lane % 4);
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
 #pragma unroll
@@ -289,9 +277,9 @@ private:
     mbarrier_wait_parity(at.keys_full(slot), ring.parity);
     mbarrier_wait_parity(at.values_full(slot), ring.parity);
     if (warp != kLoader)
-      new_keys(p, part, at.work(), new_from, warp, lane)
+      append::new_keys(p, part, at.work(), new_from, warp, lane)
           .place(at.keys(slot), at.values(slot), key, smallest(key + cfg::kKeys));
-    __syncthreads(); // all have been placed
+    cfg::sync_workers(); // all have been placed
   }
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.

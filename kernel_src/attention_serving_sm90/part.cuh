@@ -28,10 +28,14 @@ constexpr int kLeast = ceil_div(128, cfg::kKeys); // blocks of keys of the short
 // else L2 holds stays. On an H200 that gains 1 to 8 %; longer calls, which are of more than 270 MB there, lose 2 to 3,
 // where L2 is full of lines that are to be written back, because these stay.
 constexpr int kReadOnceBlocks = 32;
+// But a line of which a neighbouring head has the rest is read by that head's block of threads too.
+constexpr int kLineBytes = 128;
+constexpr bool kHasWholeLines =
+    cfg::kHeadDim * cfg::kCacheBytes % kLineBytes == 0 && cfg::kHeadDimV * cfg::kCacheBytes % kLineBytes == 0;
 
-// The policy of a part's loads: keys that one tile alone reads are read once in a call.
+// The policy of a part's loads: keys that one tile alone reads, in lines of their own, are read once in a call.
 KJIT_DEVICE uint64_t policy_of(const attention_serving_one_part_params &p, const Part &part) {
-  return p.row_tiles == 1 && part.to - part.from <= kReadOnceBlocks ? kReadOnce : kReadOften;
+  return kHasWholeLines && p.row_tiles == 1 && part.to - part.from <= kReadOnceBlocks ? kReadOnce : kReadOften;
 }
 
 // floor(a / b) for 0 <= a < 2^21 and b > 0. The compiler's exact division would be twenty instructions. Here the sum a

@@ -11,7 +11,7 @@
 enum { BY_DEFAULT = 4 };
 static const struct mutation append_mutations[] = {
     {"Q is not rotated", "attention_serving_sm90/one_part.cuh",
-     "is_turned ? turned_row(at.work(), row) : query_row(query, head)", "query_row(query, head)"},
+     "is_turned ? append::turned_row(at.work(), row) : query_row(query, head)", "query_row(query, head)"},
     {"all rows are rotated by the first position", "attention_serving/rotary.cuh",
      "p.rotary_by_row ? first + query : first", "first"},
     {"a key is appended one position late", "attention_serving_sm90/new_keys.cuh",
@@ -21,9 +21,15 @@ static const struct mutation append_mutations[] = {
     {"a new key is placed a row late", "attention_serving_sm90/new_keys.cuh", "first + i - from, is_key",
      "first + i - from + 1, is_key"},
     {"a block is multiplied before new keys are placed", "attention_serving_sm90/one_part.cuh",
-     "__syncthreads(); // all have been placed", "// all have been placed"},
+     "cfg::sync_workers(); // all have been placed", "// all have been placed"},
     {"what was placed is not fenced off from wgmma", "attention_serving_sm90/new_keys.cuh",
      "fence_async_proxy(); // before the stage", "; // before the stage"},
+};
+
+/* Caught by the same over long sequences in pages of one position. */
+static const struct mutation gathered_append_mutations[] = {
+    {"V is loaded where Q is still read", "attention_serving_sm90/one_part_rows.cuh",
+     "waits && ring.slot == cfg::kStages - cfg::kTurnedStages", "waits && block + 1 == part.to"},
 };
 
 /* Caught by the same with a window, which the kernel of many tiles serves. */
@@ -60,6 +66,15 @@ static void test_serving__mistakes_in_appending_are_caught(void **state) {
   assert_caught(state, &c, append_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : BY_DEFAULT);
 }
 
+static void test_serving__mistakes_in_rotating_beside_loads_are_caught(void **state) {
+  struct serving_case c = appending_case();
+  c.page_size = 1;
+  c.group = 30;     /* rows of Q in all of the memory for them */
+  c.keys[0] = 1700; /* in parts of more blocks of keys than stages */
+  assert_caught(state, &c, gathered_append_mutations,
+                sizeof gathered_append_mutations / sizeof *gathered_append_mutations);
+}
+
 static void test_serving__mistakes_in_appending_with_a_window_are_caught(void **state) {
   struct serving_case c = appending_case();
   c.window_left = 40;
@@ -77,6 +92,7 @@ static void test_serving__mistakes_in_appending_behind_padding_are_caught(void *
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
+      cmocka_unit_test(test_serving__mistakes_in_rotating_beside_loads_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_with_a_window_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_behind_padding_are_caught),
   };

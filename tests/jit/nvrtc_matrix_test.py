@@ -61,6 +61,8 @@ CONFIGS = (
     ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
      "gathered=0,runs=1,grouped=1", "sm_90a", 320),
     ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=3,blocks_per_sm=2,softcap=0,one_part=1,"
+     "gathered=1,runs=0,grouped=0", "sm_90a", 0),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=3,blocks_per_sm=2,softcap=0,one_part=1,"
      "gathered=1,runs=1,grouped=0", "sm_90a", 192),
     ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=128,keys=128,stages=3,blocks_per_sm=1,softcap=0,one_part=1,"
      "gathered=0,runs=1,grouped=0", "sm_90a", 32),

@@ -1,6 +1,7 @@
 /* What the real compiler makes of the kernels that serving needs: for models of many shapes, every kernel compiles
  * without a word and within a budget of spills, and a model needs few of them. */
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,11 +128,45 @@ static void test_serving_codegen__kernels_of_models_compile_without_a_word_and_w
   if (wrong) fail_msg("%zu of %zu kernels are not clean", wrong, batch->codegen.count);
 }
 
+/* True when a kernel of few tiles has the policy by which lines of L2 are the first to be replaced, whose upper word is
+ * an operand of its own. */
+static bool replaces_lines_first(const struct codegen *codegen, int head_dim, bool is_gathered) {
+  static const uint8_t word[] = {0x00, 0x00, 0xf0, 0x12};
+  char text[256];
+  kjit_config config;
+  kjit_artifact *artifact = NULL;
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_error error;
+  snprintf(text, sizeof text,
+           "dtype=bf16,cache=bf16,head_dim=%d,head_dim_v=%d,rows=64,keys=64,stages=%d,blocks_per_sm=2,softcap=0,"
+           "one_part=1,gathered=%d,runs=0,grouped=0",
+           head_dim, head_dim, 2 + is_gathered, is_gathered);
+  assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_serving_sm90"), text, &config, &error), &error);
+  assert_status(KJIT_OK, kjit_config_build(codegen->runtime, &config, "sm_90a", 0, &artifact, &error), &error);
+  assert_status(KJIT_OK, kjit_artifact_get_info(artifact, &info, &error), &error);
+  bool found = false;
+  const uint8_t *const cubin = info.cubin;
+  for (size_t at = 0; at + sizeof word <= info.cubin_bytes && !found; at++)
+    found = memcmp(cubin + at, word, sizeof word) == 0;
+  kjit_artifact_release(artifact);
+  return found;
+}
+
+static void test_serving_codegen__lines_that_neighbouring_heads_share_are_not_replaced_first(void **state) {
+  const struct batch *batch = codegen_or_skip(state);
+  for (int is_gathered = 0; is_gathered < 2; is_gathered++) {
+    assert_true(replaces_lines_first(&batch->codegen, 128, is_gathered));
+    assert_false(replaces_lines_first(&batch->codegen, 96, is_gathered));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(
           test_serving_codegen__kernels_of_models_compile_without_a_word_and_within_the_budget, setup,
           codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_serving_codegen__lines_that_neighbouring_heads_share_are_not_replaced_first,
+                                      setup, codegen_teardown),
   };
   return cmocka_run_group_tests_name("serving_codegen", tests, NULL, NULL);
 }

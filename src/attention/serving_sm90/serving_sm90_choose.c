@@ -47,7 +47,7 @@ enum {
   ONE_PART_BLOCKS_OF_TILE = SERVING_SM90_FEW_TILES, /* blocks of threads for a tile; and the same */
   RUNS_MAX_BATCH = 256,                             /* a lane has eight sequences */
   NARROW_RUNS_MAX_BATCH = 128,                      /* a lane has four sequences */
-  RUNS_GATHERED_STAGES = 3,                         /* two lose up to 6 % */
+  GATHERED_STAGES = 3,                              /* two lose up to 6 % with runs */
   RUNS_TILES_PER_SM = 7,                            /* at most, so that their blocks of keys are fewer than 2^30 */
   MANY_ROWS = 128,                                  /* of two warpgroups */
   MANY_ROWS_BLOCKS_PER_SM = 1,                      /* with more than 64 rows of a sequence */
@@ -191,7 +191,7 @@ static void choose_one_part(struct serving_sm90_config *config, const struct ser
       has_runs && problem->packed_rows <= SERVING_SM90_M && !config->gathered && serving_box_has_all_bands(problem);
   if (problem->packed_rows <= SERVING_SM90_M) {
     serving_sm90_set_few_rows(config);
-    if (has_runs && config->gathered) fill_stages(config, RUNS_GATHERED_STAGES);
+    if (config->gathered) fill_stages(config, GATHERED_STAGES);
     return;
   }
   config->rows = MANY_ROWS;

@@ -11,18 +11,18 @@
 #include "family/config.h"
 
 enum {
-  ROW_STEP = 16,           /* rows of a warp's accumulators */
-  LEAST_BOX = 8,           /* rows of the smallest box */
-  QUARTERS = 4,            /* of a block of keys, one for each warp that loads rows */
-  MAX_KEYS = 128,          /* a lane looks up the page of each box */
-  MIN_ONE_PART_KEYS = 64,  /* blocks of keys are counted up to 2^20 */
-  MAX_ONE_PART_HEAD = 128, /* Q is held in registers */
-  MAX_ONE_PART_ROWS = 128, /* of two warpgroups */
-  MAX_OWN_QUERY = 128,     /* columns of Q that a thread has registers for, with a narrow cache */
-  BOXES = 32,            /* looked up together: a lane of a warp has each; with gathered each row of a warp's quarter */
-  MIN_STAGES = 2,        /* a block is loaded while another is used */
-  MAX_STAGES = 16,       /* more does not fit with any block worth having */
-  MAX_BLOCKS_PER_SM = 2, /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
+  ROW_STEP = 16,            /* rows of a warp's accumulators */
+  LEAST_BOX = 8,            /* rows of the smallest box */
+  MAX_KEYS = 128,           /* a lane looks up the page of each box */
+  MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
+  MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
+  MAX_ONE_PART_ROWS = 128,  /* of two warpgroups */
+  MAX_OWN_QUERY = 128,      /* columns of Q that a thread has registers for, with a narrow cache */
+  BOXES = 32,               /* looked up together: a lane of a warp has each */
+  MIN_STAGES = 2,           /* a block is loaded while another is used */
+  MIN_GATHERED_STAGES = 3,  /* without runs: Q that is rotated lies in all but the first (config.cuh) */
+  MAX_STAGES = 16,          /* more does not fit with any block worth having */
+  MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
   SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
   SYSTEM_BYTES = 1024       /* that the driver takes of each block's */
 };
@@ -59,19 +59,19 @@ static bool has_loader(const struct serving_sm90_config *config) {
   return !config->one_part || serving_sm90_is_narrow(config);
 }
 
+/* A second warpgroup loads (one_part.cuh). */
+static bool loads_apart(const struct serving_sm90_config *config) {
+  return (config->runs || config->gathered) && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
+}
+
 /* Of a block. */
 static uint32_t threads_of(const struct serving_sm90_config *config) {
   return has_loader(config) ? SERVING_SM90_THREADS
-                            : SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows, config->runs);
+                            : SERVING_SM90_ONE_PART_THREADS((uint32_t)config->rows, loads_apart(config));
 }
 
 bool serving_sm90_appends(const struct serving_sm90_config *config) {
   return config->one_part && !config->runs && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
-}
-
-/* A second warpgroup loads (one_part.cuh). */
-static bool loads_apart(const struct serving_sm90_config *config) {
-  return config->runs && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
 }
 
 /* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
@@ -85,8 +85,8 @@ static uint32_t shared_query_bytes(const struct serving_sm90_config *config) {
 }
 
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part and 64
- * rows only the latter, and without runs behind it Q where that is rotated, and new keys; with a narrow cache each
- * warp's O and, behind these, maxima and sums, and Q of large heads. */
+ * rows only the latter, and without runs behind it Q where that is rotated, unless a warpgroup loads, and new keys;
+ * with a narrow cache each warp's O and, behind these, maxima and sums, and Q of large heads. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t workers =
       config->one_part ? SERVING_SM90_ONE_PART_WORKERS((uint32_t)config->rows) : SERVING_SM90_WORKERS;
@@ -95,7 +95,8 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t q = ((bands(config->head_dim, 2) - 1) * of_band + of_last) * SERVING_SM90_ROW_BYTES;
   if (serving_sm90_appends(config)) {
     const uint32_t kept = (uint32_t)(config->head_dim + config->head_dim_v) * 2;
-    return merge + SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16) + SERVING_FEW_NEW_KEYS * kept;
+    const uint32_t turned = SERVING_SM90_M * ((uint32_t)config->head_dim * 2 + 16);
+    return merge + (loads_apart(config) ? 0 : turned) + SERVING_FEW_NEW_KEYS * kept;
   }
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8 + shared_query_bytes(config);
@@ -132,9 +133,9 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* The registers that S, P and O, and Q with one_part and 64 rows, may take of the 255 or 168 that a thread has with 1
  * or 2 blocks on an SM. With one_part it has 255 with 2 blocks too, because a block has no further warp that loads;
- * with rows 128 232, and with runs and rows 64 200, because that warp's warpgroup leaves its registers to the others. A
- * narrow cache with one_part has that warp, but its threads walk along no tiles. The rest is for addresses, the walk
- * along the tiles, row maxima and sums, and for what the compiler needs. */
+ * with rows 128 232, and with rows 64 and runs or gathered 200, because that warp's warpgroup leaves its registers to
+ * the others. A narrow cache with one_part has that warp, but its threads walk along no tiles. The rest is for
+ * addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(const struct serving_sm90_config *config) {
   static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120}, of_one_part = 208, of_narrow_one_part[] = {208, 128};
   if (!config->one_part) return most[config->blocks_per_sm - 1];
@@ -177,13 +178,13 @@ static kjit_status check_grouped(const struct serving_sm90_config *config, kjit_
   return KJIT_OK;
 }
 
-/* Lanes hold the places of all stages, or with gathered and runs of at least one block of keys. */
+/* Lanes hold the places of all stages, or with gathered of at least one block of keys. */
 static kjit_status check_places(const struct serving_sm90_config *config, kjit_error *error) {
   const int32_t least_box = config->rows > SERVING_SM90_M ? ROW_STEP : LEAST_BOX;
   if (!config->gathered && config->stages * (config->keys / least_box) > BOXES)
     return rule_broken(error, "stages", config->stages, "at most 256 / keys with one_part 1, with rows 128 512 / keys");
-  if (config->gathered && !config->runs && config->stages * (config->keys / QUARTERS) > BOXES)
-    return rule_broken(error, "stages", config->stages, "at most 128 / keys with gathered 1 and runs 0");
+  if (config->gathered && !config->runs && config->stages < MIN_GATHERED_STAGES)
+    return rule_broken(error, "stages", config->stages, "at least 3 with gathered 1 and runs 0");
   return KJIT_OK;
 }
 

@@ -253,6 +253,7 @@ static void test_serving_sm90_choose__small_pages_are_gathered(void **state) {
     const struct serving_choice choice = choose(&few, KJIT_SERVING_ATTEND);
     assert_ptr_equal(choice.family, &serving_sm90_serving_family);
     assert_int_equal(is_small, serving_sm90_view(choice.values)->gathered);
+    assert_int_equal(is_small ? 3 : 2, serving_sm90_view(choice.values)->stages);
     assert_int_equal(!is_small, takes(&many));
   }
 }
@@ -309,7 +310,7 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
   } wrong[] = {{16, 64, 2, 0, 1, 0, "rows"},     {64, 32, 2, 0, 1, 0, "keys"},
                {64, 64, 2, 1, 1, 0, "softcap"},  {64, 64, 2, 0, 2, 0, "one_part"},
                {64, 64, 2, 0, 1, 2, "gathered"}, {64, 64, 2, 0, 0, 1, "gathered"},
-               {64, 64, 3, 0, 1, 1, "stages"},   {128, 64, 2, 0, 1, 0, "blocks_per_sm"}};
+               {64, 64, 2, 0, 1, 1, "stages"},   {128, 64, 2, 0, 1, 0, "blocks_per_sm"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const struct serving_sm90_config config = {.dtype = KJIT_BF16,
                                                .cache = KJIT_BF16,
