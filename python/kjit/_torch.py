@@ -133,8 +133,8 @@ class _Call:
 
 
 #: Head sizes of the kernels are multiples of _COLUMN_STEP columns, because they copy 16 bytes at a time, and at most
-#: _COLUMNS_MAX. src/attention/rule.c has the same bounds.
-_COLUMN_STEP, _COLUMNS_MAX = 8, 256
+#: _COLUMNS_MAX.
+_COLUMN_STEP, _COLUMNS_MAX = _abi.KJIT_HEAD_DIM_STEP, _abi.KJIT_HEAD_DIM_MAX
 
 
 def is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
