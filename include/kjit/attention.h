@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/** Head sizes of the kernels: multiples of KJIT_HEAD_DIM_STEP columns up to KJIT_HEAD_DIM_MAX. */
+#define KJIT_HEAD_DIM_STEP 8
+#define KJIT_HEAD_DIM_MAX  256
+
 /** Row i of q sees keys up to i + seq_kv - seq_q (aligned bottom right). A row that sees none gives 0 and -inf. */
 #define KJIT_ATTENTION_CAUSAL 0x1u
 

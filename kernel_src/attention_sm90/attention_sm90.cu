@@ -7,17 +7,20 @@
 //           of 16 bytes; lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q;
 //           a row that sees none gives 0 and -inf.
 // Grid      as many blocks as run on the card at once, each working on one tile of 64 * consumers rows after the other
-//           (schedule.cuh). With pack_gqa (the field `packed`) a tile's rows are queries times query heads that share a
-//           key head; with split-KV (the field `split`) a tile's key blocks are divided among blocks of threads, and
-//           the last of them to finish merges the partial results (partials.cuh).
-// Warps     the first warpgroup is the producer, of which one thread issues all TMA loads (producer.cuh); 1 to 3
+//           (schedule.cuh); with four consumers each pair of them works on tiles of 128 rows. With pack_gqa (the field
+//           `packed`) a tile's rows are queries times query heads that share a key head; with split-KV (the field
+//           `split`) a tile's key blocks are divided among blocks of threads, and the last of them to finish merges the
+//           partial results (partials.cuh).
+// Warps     the first warpgroup is the producer, of which one thread issues all TMA loads (producer.cuh); 1 to 4
 //           consumer warpgroups of 64 query rows each multiply and store (consumer.cuh). An attention variant's second
 //           warp finds the key blocks of the next tile (variant_producer.cuh), and where TMA brings its terms the other
-//           two issue those loads, one for each consumer (variant_term_producer.cuh).
+//           two issue those loads, one for each consumer (variant_term_producer.cuh). Of four consumers each pair has
+//           two of the producer's warps for itself.
 // Shared    q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, o_chunks bands of O, and barriers
-//           (pipeline.cuh); up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
+//           (pipeline.cuh), for each pair of consumers where there are two; up to 1023 bytes more, as the start is
+//           rounded up to the swizzle's 1024.
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg lets it have 256
-//           (one consumer), 232 (two) or 160 (three). Spills: within the budget of sm90_codegen_test.c.
+//           (one consumer), 232 (two), 160 (three) or 112 (four). Spills: within the budget of sm90_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/setmaxnreg.cuh>

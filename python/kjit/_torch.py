@@ -133,8 +133,8 @@ class _Call:
 
 
 #: Head sizes of the kernels are multiples of _COLUMN_STEP columns, because they copy 16 bytes at a time, and at most
-#: _COLUMNS_MAX. src/attention/rule.c has the same bounds.
-_COLUMN_STEP, _COLUMNS_MAX = 8, 256
+#: _COLUMNS_MAX.
+_COLUMN_STEP, _COLUMNS_MAX = _abi.KJIT_HEAD_DIM_STEP, _abi.KJIT_HEAD_DIM_MAX
 
 
 def is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
@@ -267,6 +267,17 @@ torch.library.register_fake("kjit::attention_lse", _attention_lse_fake)
 torch.library.register_autograd("kjit::attention", _no_backward)
 
 
+def one_line(text: str) -> str:
+    """An operator's text without line ends: Inductor writes it into comments of its program, where a second line would
+    be code, before the library has looked at it."""
+    return " ".join(text.splitlines())
+
+
+def config_text(config: Optional[Config]) -> str:
+    """A config as an operator is given it; "": kjit chooses."""
+    return one_line(config or "" if isinstance(config, str) or config is None else config._text)
+
+
 def _as_operator(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -280,7 +291,7 @@ def _as_operator(
     wants_gradient: bool,
     deterministic: bool,
 ) -> Any:
-    text = config or "" if isinstance(config, str) or config is None else config._text
+    text = config_text(config)
     if wants_gradient and out is not None:
         raise ValueError("out is given while gradients are wanted: they need an output that nobody writes over")
     if not return_lse and not wants_gradient:

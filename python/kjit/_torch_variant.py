@@ -366,16 +366,10 @@ def _refuse_lists(members: Members) -> None:
         raise NotImplementedError("lists of blocks have no gradients: give the mask alone")
 
 
-def _in_one_line(text: Optional[str]) -> Optional[str]:
-    """Inductor writes an operator's texts into comments of its program, where a second line would be code."""
-    return None if text is None else text.replace("\n", " ")
-
-
 def _as_operator(
     tensors: Any, scale: Any, causal: bool, layout: str, out: Any, return_lse: bool, config: Any, said: Any,
     members: Members, wants_gradient: bool,
 ) -> Any:  # fmt: skip
-    text = config or "" if isinstance(config, str) or config is None else config._text
     reading = Reading(None, None, (), (), (), ()) if said is None else read(*said)
     if wants_gradient:
         _refuse_lists(members)
@@ -385,12 +379,13 @@ def _as_operator(
     floats = [(name, value) for name, value in zip(reading.names, reading.values) if isinstance(value, float)]
     blocks = [] if members.blocks is None else [tensor for tensor in members.blocks.tensors() if tensor is not None]
     result, lse = torch.ops.kjit.attention_variant(
-        *tensors, scale, causal, layout, text, return_lse or wants_gradient,
-        _in_one_line(reading.score), _in_one_line(reading.mask),
-        [name for name, _ in ints], [int(value) for _, value in ints],
-        [name for name, _ in floats], [value for _, value in floats], list(reading.tensor_names),
-        list(reading.tensors), members.sinks, members.alibi_slopes, members.bias, blocks, _sizes(members),
-        float(members.softcap),
+        *tensors, scale, causal, layout, _torch.config_text(config), return_lse or wants_gradient,
+        None if reading.score is None else _torch.one_line(reading.score),
+        None if reading.mask is None else _torch.one_line(reading.mask),
+        [_torch.one_line(name) for name, _ in ints], [int(value) for _, value in ints],
+        [_torch.one_line(name) for name, _ in floats], [value for _, value in floats],
+        [_torch.one_line(name) for name in reading.tensor_names], list(reading.tensors),
+        members.sinks, members.alibi_slopes, members.bias, blocks, _sizes(members), float(members.softcap),
     )  # fmt: skip
     if out is not None:
         result = out.copy_(result)
@@ -404,7 +399,9 @@ def _requires_gradient(said: Optional[tuple[Any, ...]], members: Optional[tuple[
         for tensor in (sinks, slopes, bias):
             if tensor is not None and tensor.requires_grad:
                 return True
-    return said is not None and bool(said[5]) and _one_requires_gradient(said[5].values())
+    if said is None or not said[5]:
+        return False
+    return _one_requires_gradient(said[5].values())
 
 
 def _one_requires_gradient(tensors: Iterable[Any]) -> bool:

@@ -6,15 +6,21 @@
 #include "base/error.h"
 #include "base/target.h"
 
-enum { HEAD_STEP = 8, MOST_COLUMNS = 256 };
-
 kjit_status rule_broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
 }
 
 kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *error) {
-  if (rule_is_between(columns, HEAD_STEP, MOST_COLUMNS) && columns % HEAD_STEP == 0) return KJIT_OK;
+  if (rule_is_head(columns)) return KJIT_OK;
   return rule_broken(error, field, columns, "a multiple of 8 from 8 to 256");
+}
+
+kjit_status rule_check_heads(const kjit_attention_problem *problem, const char *who, kjit_error *error) {
+  const bool is_first = !rule_is_head(problem->head_dim);
+  if (!is_first && rule_is_head(problem->head_dim_v)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: %s takes multiples of 8 up to 256",
+                   is_first ? "head_dim" : "head_dim_v",
+                   (long long)(is_first ? problem->head_dim : problem->head_dim_v), who);
 }
 
 kjit_status rule_check_grid(int64_t batch, int64_t heads, const char *who, kjit_error *error) {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include <kjit/common.h>
+#include <kjit/attention.h>
 
 #include "family/family.h"
 
@@ -19,8 +19,16 @@ static inline bool rule_is_power_of_two(int32_t value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
 
-/* A head size: a multiple of 8 from 8 to 256, the most columns that a kernel of kjit has. */
+/* Is it a head size that a kernel of kjit may have: a multiple of 8 from 8 to 256? Inline, because planners ask. */
+static inline bool rule_is_head(int64_t columns) {
+  return columns >= KJIT_HEAD_DIM_STEP && columns <= KJIT_HEAD_DIM_MAX && columns % KJIT_HEAD_DIM_STEP == 0;
+}
+
+/* A config's head size. KJIT_ERR_INVALID_CONFIG. */
 kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *error);
+
+/* A problem's two head sizes, for `who` whose kernels take all that kjit has. KJIT_ERR_UNSUPPORTED. */
+kjit_status rule_check_heads(const kjit_attention_problem *problem, const char *who, kjit_error *error);
 
 /* Most blocks of a grid in y and in z. */
 #define RULE_GRID_YZ_MAX 65535

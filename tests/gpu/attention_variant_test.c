@@ -1,7 +1,12 @@
 /* Attention variants on a GPU beside float64: masks that are row intervals and masks that are judged, score functions,
- * sinks, given blocks, plain members, and gradients; on the kernel that the library chooses and on flash_forward's.
+ * sinks, given blocks, plain members, and gradients; on the kernel that the library chooses, on flash_forward's and on
+ * attention_sm90's with two pairs of consumers, which the library chooses for long lists alone.
  * Each case compiles kernels of its own, so the cases are shared among processes (gpu_shares.h). */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <kjit/attention_sm90.h>
 
 #include "gpu_shares.h"
 #include "support/test.h"
@@ -28,11 +33,26 @@ static kjit_status flash_config(const struct gpu_fixture *fixture, const struct 
   return kjit_attention_choose(fixture->runtime, &problem, "sm_80", config, NULL, error);
 }
 
-/* A case on a shape, by the kernel that the library chooses or by flash_forward's. */
+/* attention_sm90 with two pairs of consumers. */
+static kjit_status pairs_config(const struct variant_case *one, const struct variant_shape *shape, kjit_config *config,
+                                kjit_error *error) {
+  char text[256];
+  snprintf(text, sizeof text,
+           "dtype=%s,head_dim=%d,head_dim_v=%d,causal=%d,consumers=4,tile_n=64,stages=4,q_buffers=2,o_chunks=0,"
+           "ping_pong=1,rescale_slack=15,packed=1,split=0",
+           shape->bf16 ? "bf16" : "fp16", shape->head_dim, shape->head_dim, one->causal);
+  return kjit_config_parse(kjit_family_find("attention_sm90"), text, config, error);
+}
+
+/* Which kernel computes a case: the library's choice, or one of a config. */
+enum way { CHOSEN, FLASH, PAIRS };
+static const char *const way_names[] = {"", " flash_forward", " two pairs of consumers"};
+
+/* A case on a shape. */
 struct item {
   const struct variant_case *one;
   const struct variant_shape *shape;
-  bool is_flash;
+  enum way way;
 };
 
 enum { ITEMS_MAX = 2048 };
@@ -45,13 +65,16 @@ static bool run(struct gpu_fixture *fixture, size_t index) {
   struct variant_report report = {0};
   kjit_config config;
   kjit_error error = {0};
-  kjit_status status = item->is_flash ? flash_config(fixture, shape, &config, &error) : KJIT_OK;
+  if (item->way == PAIRS && strcmp(fixture->card.arch, "sm_90") != 0) return true; /* Hopper's alone */
+  kjit_status status = item->way == FLASH   ? flash_config(fixture, shape, &config, &error)
+                       : item->way == PAIRS ? pairs_config(item->one, shape, &config, &error)
+                                            : KJIT_OK;
   if (status == KJIT_OK)
-    status = variant_trial_run(&fixture->card, fixture->runtime, item->one, shape, item->is_flash ? &config : NULL, 7,
-                               &report, &error);
+    status = variant_trial_run(&fixture->card, fixture->runtime, item->one, shape, item->way == CHOSEN ? NULL : &config,
+                               7, &report, &error);
   if (status == KJIT_OK && report.passed) return true;
   print_error("%s B%d H%d/%d Sq%d Skv%d D%d%s: %s\n", item->one->name, shape->batch, shape->heads, shape->heads_kv,
-              shape->seq_q, shape->seq_kv, shape->head_dim, item->is_flash ? " flash_forward" : "",
+              shape->seq_q, shape->seq_kv, shape->head_dim, way_names[item->way],
               status == KJIT_OK ? report.why : error.message);
   return false;
 }
@@ -63,9 +86,9 @@ static enum kind kind_of(const struct variant_case *one) {
   return one->score ? SCORES : MASKS;
 }
 
-static void add(const struct variant_case *one, const struct variant_shape *shape, bool is_flash) {
+static void add(const struct variant_case *one, const struct variant_shape *shape, enum way way) {
   assert_true(item_count < ITEMS_MAX);
-  items[item_count++] = (struct item){one, shape, is_flash};
+  items[item_count++] = (struct item){one, shape, way};
 }
 
 /* The cases of a kind, each on two shapes and every other one on flash_forward's kernel too; with
@@ -77,8 +100,8 @@ static void run_cases(enum kind kind) {
     if (kind_of(&variant_cases[i]) != kind) continue;
     for (size_t j = 0; j < SHAPES; j++) {
       if (!all && j != i % SHAPES && j != (i + 3) % SHAPES) continue;
-      add(&variant_cases[i], &shapes[j], false);
-      if (all || (i % 2 == 0 && j == i % SHAPES)) add(&variant_cases[i], &shapes[j], true);
+      add(&variant_cases[i], &shapes[j], CHOSEN);
+      if (all || (i % 2 == 0 && j == i % SHAPES)) add(&variant_cases[i], &shapes[j], FLASH);
     }
   }
   assert_int_equal(0, gpu_share(item_count, run));
@@ -109,8 +132,24 @@ static void test_attention_variant__nan_in_unseen_blocks_does_not_spread(void **
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     hiding[i] = *variant_case_named(names[i]);
     hiding[i].hides_nan = true;
-    add(&hiding[i], &shape, false);
-    add(&hiding[i], &shape, true);
+    add(&hiding[i], &shape, CHOSEN);
+    add(&hiding[i], &shape, FLASH);
+  }
+  assert_int_equal(0, gpu_share(item_count, run));
+}
+
+/* More tiles than a card has pairs, fewer, and heads of fewer columns; lists, of which many tiles share one, the
+ * caller's blocks, kept ones, bounds of rows, and score functions. */
+static void test_attention_variant__two_pairs_of_consumers_are_right(void **state) {
+  static const char *const names[] = {"document",    "causal_document", "blocks", "blocks_document",
+                                      "kept_blocks", "window",          "alibi"};
+  static const struct variant_shape many = {2, 68, 17, 130, 300, 64, true}, few = {1, 8, 8, 300, 1500, 64, false},
+                                    narrow = {2, 9, 3, 500, 500, 40, true};
+  (void)state;
+  item_count = 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    add(variant_case_named(names[i]), &many, PAIRS);
+    add(variant_case_named(names[i]), i % 2 ? &few : &narrow, PAIRS);
   }
   assert_int_equal(0, gpu_share(item_count, run));
 }
@@ -149,6 +188,7 @@ int main(void) {
       cmocka_unit_test(test_attention_variant__scores_are_right),
       cmocka_unit_test(test_attention_variant__sinks_members_and_blocks_are_right),
       cmocka_unit_test(test_attention_variant__nan_in_unseen_blocks_does_not_spread),
+      cmocka_unit_test(test_attention_variant__two_pairs_of_consumers_are_right),
       cmocka_unit_test(test_attention_variant__gradients_are_right_and_the_same_bits),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));

@@ -3,6 +3,7 @@
 computes is gpu_variants.py's."""
 
 import ctypes
+import functools
 import gc
 import os
 import sys
@@ -522,6 +523,37 @@ class Compiled(OnFakeDevice):
         _, nodes = self.compiled(block, q, k, v)
         self.assertEqual((len(nodes), self.launched(), nodes[1].args[9]), (2, 2, "q -  k <= size"))
         self.assertEqual(len(_torch._calls.variants), 2)
+
+    def test_texts__of_strangers_are_one_line_of_the_program(self):
+        """Inductor writes a node as it is printed here into a comment of its program, and compiles that."""
+        read = torch.ones(32)
+        for end in ("\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"):
+            code = f"{end}raise SystemExit(7){end}#"
+            texts = {
+                "score": f"score * c{code}", "mask": f"t[q] > w{code}", "config": f"flash_forward{code}",
+                "params": {f"w{code}": 3, f"c{code}": 0.5},
+            }  # fmt: skip
+            with self.subTest(end=end):
+                call = functools.partial(kjit.attention, **texts)
+                lines = self.printed(lambda q, k, v: call(q, k, v, tensors={f"t{code}": read}))  # noqa: B023
+                self.assertEqual([line.count("SystemExit") for line in lines], [6])
+                lines = self.printed(functools.partial(kjit.attention, config=texts["config"]))
+                self.assertEqual([line.count("SystemExit") for line in lines], [1])
+
+    def printed(self, function):
+        """The lines of the operator's node in the program, which is not run."""
+        torch._dynamo.reset()
+        lines = []
+
+        def backend(module, example_inputs):
+            for node in module.graph.nodes:
+                if str(node.target).startswith("kjit."):
+                    lines.extend(node.format_node().splitlines())
+            raise NotImplementedError
+
+        with self.assertRaises(Exception):
+            torch.compile(function, fullgraph=True, backend=backend)(*problem())
+        return lines
 
     def test_block_lists__are_inputs_of_the_operator(self):
         q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=256, seq_kv=256))

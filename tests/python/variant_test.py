@@ -82,6 +82,25 @@ class Texts(unittest.TestCase):
 
         self.assertTrue(at(from_functions(None, mask), 0, 0, 0, 9, 9).seen)
 
+    def test_function__of_ten_thousand_operations_is_refused(self):
+        def chain(score, b, h, q, k):
+            for i in range(10000):
+                score = score + i * q
+            return score
+
+        with self.assertRaisesRegex(kjit.ParseError, r"variant_test.py:\d+: score: the expression is longer than"):
+            from_functions(chain)
+
+    def test_parts__that_are_used_again_and_again_cost_no_time(self):
+        """Each sum has two ways to the one before it, and the last one 2^60 to the first."""
+
+        def doubled(score, b, h, q, k):
+            for _ in range(60):
+                score = score + score
+            return score
+
+        self.assertEqual(from_functions(doubled).variant.info["operations"], 60)
+
     def test_function__that_the_library_refuses_is_named_by_its_own_line(self):
         def mask(b, h, q, k):
             return q

@@ -6,6 +6,7 @@
 #include "attention/attention_arguments.h"
 #include "attention/backward/backward_call.h"
 #include "attention/backward/flash_backward.h"
+#include "attention/rule.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
@@ -28,12 +29,6 @@ static const struct {
     {96, {128, 64, 8}, {128, 32, 8}, {128, 64, 8}}, {128, {128, 64, 8}, {128, 32, 8}, {128, 64, 8}},
     {192, {64, 32, 4}, {0, 0, 0}, {64, 32, 4}},     {256, {64, 32, 4}, {0, 0, 0}, {64, 32, 4}},
 };
-
-static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
-  if (columns >= 8 && columns % 8 == 0 && columns <= 256) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: flash_backward takes multiples of 8 up to 256", name,
-                   (long long)columns);
-}
 
 /* The part of `left` that one kernel computes: dq first, because it writes the delta that dk reads. */
 static int32_t next_pass(uint32_t left, const struct tile *both) {
@@ -66,8 +61,7 @@ static void shrink(kjit_flash_backward_config *config, const struct family_place
 kjit_status flash_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
                                   int32_t *values, kjit_error *error) {
   const kjit_attention_problem *problem = wanted->problem;
-  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
-  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
+  kjit_status status = rule_check_heads(problem, "flash_backward", error);
   if (status != KJIT_OK) return status;
   const int64_t columns = problem->head_dim > problem->head_dim_v ? problem->head_dim : problem->head_dim_v;
   size_t row = 0;

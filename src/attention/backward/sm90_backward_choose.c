@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "attention/backward/sm90_backward.h"
+#include "attention/rule.h"
 #include "base/error.h"
 #include "flash_backward/params.h"
 
@@ -76,19 +77,12 @@ static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_r
   return take_way(config, config->pass == FLASH_BACKWARD_DK ? keys : has_score ? score_keys : both_keys);
 }
 
-static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
-  if (columns >= 8 && columns % 8 == 0 && columns <= 256) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_backward_sm90 takes multiples of 8 up to 256",
-                   name, (long long)columns);
-}
-
 kjit_status sm90_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
                                  int32_t *values, kjit_error *error) {
   const kjit_attention_problem *problem = wanted->problem;
   const uint32_t keys_left = left & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
-  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
+  const kjit_status status = rule_check_heads(problem, "attention_backward_sm90", error);
   (void)place; /* the planner asks this family for its own architecture only */
-  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status != KJIT_OK) return status;
   if (left & BACKWARD_DELTA || !(left & (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V)))
     return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_backward_sm90 has kernels of dq, dk and dv alone");

@@ -5,11 +5,11 @@
  * Threads: pure functions. */
 #include "attention/decode/decode_own.h"
 
+#include "attention/rule.h"
 #include "base/error.h"
 #include "base/integer.h"
 
 enum {
-  MAX_HEAD = 256,              /* most columns of a head */
   FEW_ROWS = DECODE_M,         /* query rows of a key head: with more, products take longer than memory does */
   LEAST_KEYS = 256,            /* with fewer keys a launch is mostly its beginning and its end */
   LEAST_OF_MANY = 33,          /* the same where there are more key heads than SMs and query heads share them, */
@@ -195,8 +195,7 @@ static int64_t least_keys(const kjit_attention_problem *problem, int64_t rows, b
 
 kjit_status decode_check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
   const int64_t rows = decode_rows_of(problem);
-  if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
-      problem->head_dim_v > MAX_HEAD)
+  if (!rule_is_head(problem->head_dim) || !rule_is_head(problem->head_dim_v))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_decode_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);

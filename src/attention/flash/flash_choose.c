@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "attention/rule.h"
 #include "base/error.h"
 
 struct tile {
@@ -62,12 +63,6 @@ static kjit_status check_choice(const struct flash_variant *variant, const struc
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no config of flash_forward fits: %.400s", reason.message);
 }
 
-static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
-  if (columns >= 8 && columns % 8 == 0 && columns <= FLASH_MAX_HEAD) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: flash_forward takes multiples of 8 up to 256", name,
-                   (long long)columns);
-}
-
 /* A tile's config for a problem, with asynchronous copies and swizzling always on. A warp needs 16 query rows, so a
  * shrunk tile may have fewer warps. */
 static kjit_status take_tile(const struct flash_traits *traits, int32_t dtype, const struct tile *tile,
@@ -94,15 +89,10 @@ static kjit_status take_tile(const struct flash_traits *traits, int32_t dtype, c
   return KJIT_OK;
 }
 
-static kjit_status check_head_sizes(const kjit_attention_problem *problem, kjit_error *error) {
-  const kjit_status status = check_head_size("head_dim", problem->head_dim, error);
-  return status == KJIT_OK ? check_head_size("head_dim_v", problem->head_dim_v, error) : status;
-}
-
 /* The table's tile, shrunk to the problem, with the optimised softmax. */
 kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
                          struct flash_variant *out, kjit_error *error) {
-  const kjit_status status = check_head_sizes(problem, error);
+  const kjit_status status = rule_check_heads(problem, "flash_forward", error);
   if (status != KJIT_OK) return status;
   const struct flash_traits traits = flash_traits_of(problem);
   struct tile tile = choose_tile(&traits, place->shared_per_block);
@@ -114,7 +104,7 @@ kjit_status flash_choose(const kjit_attention_problem *problem, const struct fam
 kjit_status flash_choose_small(const kjit_attention_problem *problem, const struct family_place *place,
                                struct flash_variant *out, kjit_error *error) {
   static const struct tile small = {64, 16, 4, 2, 2, 0}; /* steps of 32 keys take a third longer to compile */
-  const kjit_status status = check_head_sizes(problem, error);
+  const kjit_status status = rule_check_heads(problem, "flash_forward", error);
   if (status != KJIT_OK) return status;
   const struct flash_traits traits = flash_traits_of(problem);
   return take_tile(&traits, problem->dtype, &small, 0, place, out, error);

@@ -149,16 +149,11 @@ static kjit_status check_d_head(const struct flash_variant *variant, kjit_error 
   return rule_broken(error, "d_head", d, "a multiple of 16 from 32 to 256");
 }
 
-static kjit_status check_head_size(const char *name, int32_t columns, kjit_error *error) {
-  if (columns >= FRAGMENT && columns <= FLASH_MAX_HEAD && columns % FRAGMENT == 0) return KJIT_OK;
-  return rule_broken(error, name, columns, "a multiple of 8 from 8 to 256");
-}
-
 static kjit_status check_head_sizes(const struct flash_variant *variant, kjit_error *error) {
   const struct flash_traits *traits = &variant->traits;
   char rule[128];
-  kjit_status status = check_head_size("head_dim", traits->head_dim, error);
-  if (status == KJIT_OK) status = check_head_size("head_dim_v", traits->head_dim_v, error);
+  kjit_status status = rule_check_head("head_dim", traits->head_dim, error);
+  if (status == KJIT_OK) status = rule_check_head("head_dim_v", traits->head_dim_v, error);
   if (status != KJIT_OK || variant->config.d_head == flash_traits_d_head(traits)) return status;
   snprintf(rule, sizeof rule, "%d, the larger of head_dim (%d) and head_dim_v (%d) in whole 16s, at least 32",
            (int)flash_traits_d_head(traits), (int)traits->head_dim, (int)traits->head_dim_v);

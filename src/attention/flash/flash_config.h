@@ -10,7 +10,7 @@
 
 #include "family/family.h"
 
-enum { FLASH_MAX_HEAD = 256, FLASH_MIN_D_HEAD = 32 };
+enum { FLASH_MAX_HEAD = KJIT_HEAD_DIM_MAX, FLASH_MIN_D_HEAD = 32 };
 
 /* What a kernel computes, which follows from the problem. A single key head for all query heads is not `grouped`,
  * because a stride of 0 does it. */

@@ -27,7 +27,6 @@ enum {
   MOST_PACKED = 64,   /* rows of a consumer */
   MOST_KEYS = 128,    /* of a step; attention_sm90's planner has it for causal problems of most head sizes */
   RESCALE_SLACK = 15, /* as attention_sm90's planner has it */
-  MAX_HEAD = 256
 };
 
 /* The counters that a call has hold the scheduler's and, of tiles whose keys are divided, two for each slot. */
@@ -41,8 +40,7 @@ _Static_assert(PREFILL_COUNTERS + 2 * PREFILL_MORE_SLOTS <= SERVING_MORE_COUNTER
 static const char *why_not_loaded(const struct serving_problem *problem) {
   if (!problem->is_plain) return "keys padded on the left, or strides that TMA does not take";
   if (problem->rotates) return "rotary tables";
-  if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
-      problem->head_dim_v % 8)
+  if (!rule_is_head(problem->head_dim) || !rule_is_head(problem->head_dim_v))
     return "head sizes other than multiples of 8 up to 256";
   if (problem->heads_kv * problem->group > PREFILL_MOST_HEADS) return "that many heads";
   if (problem->is_narrow && (problem->head_dim % 16 || problem->head_dim_v % 16))

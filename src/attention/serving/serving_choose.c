@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attention/prefill/prefill_serving.h"
+#include "attention/rule.h"
 #include "attention/serving/serving_config.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "base/error.h"
@@ -67,7 +68,7 @@ static bool fit(kjit_attention_serving_config *config, uint32_t shared_per_block
 }
 
 static kjit_status check_head(const char *name, int64_t columns, int64_t multiple, kjit_error *error) {
-  if (columns >= multiple && columns <= 256 && columns % multiple == 0) return KJIT_OK;
+  if (rule_is_head(columns) && columns % multiple == 0) return KJIT_OK;
   return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_serving takes multiples of %lld up to 256", name,
                    (long long)columns, (long long)multiple);
 }

@@ -38,7 +38,6 @@
 
 enum {
   LEAST_BOX = 8, /* rows of a box: the swizzle's pattern repeats after as many */
-  MAX_HEAD = 256,
   MAX_STAGES = 16,
   ONE_PART_BOXES = 32,                              /* of all stages: a lane of a warp has each */
   ONE_PART_MAX_HEAD = 128,                          /* columns of K or V */
@@ -57,8 +56,7 @@ enum {
 
 static const char *why_not(const struct serving_problem *problem) {
   if (!problem->is_plain) return "keys padded on the left, or strides that TMA does not take";
-  if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
-      problem->head_dim_v % 8)
+  if (!rule_is_head(problem->head_dim) || !rule_is_head(problem->head_dim_v))
     return "head sizes other than multiples of 8 up to 256";
   return NULL;
 }

@@ -9,12 +9,12 @@
 
 #include <stdbool.h>
 
+#include "attention/rule.h"
 #include "attention/sm90/sm90_choose.h"
 #include "base/error.h"
 #include "base/integer.h"
 
 enum {
-  MAX_HEAD = 256,
   MAX_KEYS = 256,
   KEY_STEP = 16,
   FEW_TILES = 4,      /* of a key head: with more, Q is most of what is read */
@@ -79,8 +79,7 @@ static bool is_long_triangle(const kjit_attention_problem *problem) {
 
 static kjit_status check_own(const kjit_attention_problem *problem, const struct sm90_card *card, kjit_error *error) {
   const uint32_t sm_count = card->multiprocessors;
-  if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
-      problem->head_dim_v > MAX_HEAD)
+  if (!rule_is_head(problem->head_dim) || !rule_is_head(problem->head_dim_v))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);

@@ -10,13 +10,12 @@
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
 
+#include "attention/rule.h"
 #include "attention/sm90/sm90_steps.h"
 #include "attention/sm90/sm90_tiles.h"
-#include "base/error.h"
 #include "base/integer.h"
 
 enum {
-  MAX_HEAD = 256,
   MAX_PACKED = 64,
   MAX_STAGES = 4,
   RESCALE_SLACK = 15,    /* rescale threshold, log2: as high as fp16 allows, so that O is rescaled most rarely */
@@ -196,16 +195,9 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
   if (sm90_fits(&more)) *config = more;
 }
 
-static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
-  if (columns % 8 == 0 && columns <= MAX_HEAD) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_sm90 takes multiples of 8 up to 256", name,
-                   (long long)columns);
-}
-
 kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                         kjit_attention_sm90_config *out, kjit_error *error) {
-  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
-  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
+  kjit_status status = rule_check_heads(problem, "attention_sm90", error);
   if (status == KJIT_OK) status = sm90_check_problem(problem, error);
   if (status != KJIT_OK) return status;
   const struct sm90_steps *steps = sm90_steps_of(problem->head_dim_v, is_triangle(problem));

@@ -1,7 +1,10 @@
 /* The tiered build over a fake driver and compiler: which kernel serves which call, and that nothing is left over. */
 #include "support/test.h"
 
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <kjit/attention.h>
 
@@ -289,6 +292,45 @@ static void test_tiered__runtime_that_ends_early_stops_the_build(void **state) {
   assert_true(was_first_tier());
 }
 
+static bool is_building(struct fixture *f) {
+  return (uint64_t)atomic_load(&fake_nvrtc.compiles) == stats_of(f).builds + 1;
+}
+
+/* A call of a process that is killed right behind it, while the first tier's kernel is written to the cache, or while
+ * the chosen one is compiled. */
+static void die_after_a_call(struct fixture *f, bool compiles) {
+  const pid_t child = fork();
+  int status = 0;
+  assert_true(child >= 0);
+  if (child == 0) {
+    const struct timespec one = {0, 1000000};
+    const kjit_attention_args args = args_of(4096);
+    if (open_tiered(f, 0) != KJIT_OK) _exit(1);
+    if (kjit_attention_forward(f->runtime, NULL, &args, STREAM, &f->error) != KJIT_OK || !was_first_tier()) _exit(2);
+    for (int ms = 0; compiles && ms < 60000 && !is_building(f); ms++)
+      nanosleep(&one, NULL);
+    (void)raise(SIGKILL);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void test_tiered__process_that_ends_early_leaves_no_half_work(void **state) {
+  struct fixture *f = *state;
+  fixture_close(f);
+  for (int i = 0; i < 6; i++)
+    die_after_a_call(f, i % 2);
+  let_it_compile();
+  assert_int_equal(open_tiered(f, 0), KJIT_OK);
+  forward(f, 4096);
+  wait_until(two_are_loaded, f);
+  do
+    forward(f, 4096);
+  while (was_first_tier());
+  assert_int_equal(stats_of(f).rebuilt_entries, 0); /* of what was begun, nothing was taken for an entry */
+  assert_true(atomic_load(&fake_nvrtc.compiles) <= 2);
+}
+
 static void *call_often(void *user) {
   fake_driver_set_current(0);
   for (int i = 0; i < 50; i++)
@@ -339,6 +381,7 @@ int main(void) {
       THREE_CALLS_TEST(test_tiered__calls_by_number_do_not_depend_on_time),
       THREE_CALLS_TEST(test_tiered__calls_by_number_do_not_depend_on_the_cache),
       TIER_TEST(test_tiered__runtime_that_ends_early_stops_the_build),
+      TIER_TEST(test_tiered__process_that_ends_early_leaves_no_half_work),
       TIER_TEST(test_tiered__threads_swap_once),
       TIER_TEST(test_tiered__option_is_checked),
   };

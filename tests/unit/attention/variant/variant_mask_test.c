@@ -1,6 +1,9 @@
 /* Masks by row intervals and on ranges, against a condition in C for every query and key. */
 #include "variant_masks.h"
 
+#include <stdio.h>
+#include <string.h>
+
 struct mask_case {
   const char *name, *text;
   size_t intervals;
@@ -119,6 +122,19 @@ static void test_variant_mask__minus_infinity_in_a_score_is_a_mask(void **state)
   kjit_attention_variant_free(made.variant);
 }
 
+/* The same sum again and again: each node has two ways to it, and the first one has 2^60. */
+static void test_variant_mask__of_parts_that_are_used_again_is_found_once(void **state) {
+  char text[4000] = "let x0 = where(q >= k, score, -inf)";
+  (void)state;
+  for (int i = 0; i < 60; i++)
+    sprintf(text + strlen(text), "; let x%d = x%d + x%d", i + 1, i, i);
+  strcat(text, "; x60");
+  struct variant_made made = variant_must_make(text, NULL);
+  assert_true(made.variant->class.is_affine);
+  assert_int_equal(1, made.variant->intervals.count);
+  kjit_attention_variant_free(made.variant);
+}
+
 static void test_variant_mask__that_is_always_true_is_none(void **state) {
   (void)state;
   struct variant_made made = variant_must_make(NULL, "true or q > k");
@@ -133,6 +149,7 @@ int main(void) {
       cmocka_unit_test(test_variant_mask__blocks_are_never_wrong_and_mostly_found),
       cmocka_unit_test(test_variant_mask__a_bound_at_the_end_of_the_integers_is_no_bound),
       cmocka_unit_test(test_variant_mask__minus_infinity_in_a_score_is_a_mask),
+      cmocka_unit_test(test_variant_mask__of_parts_that_are_used_again_is_found_once),
       cmocka_unit_test(test_variant_mask__that_is_always_true_is_none),
   };
   return cmocka_run_group_tests(tests, variant_data_setup, NULL);
