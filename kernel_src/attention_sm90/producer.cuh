@@ -94,11 +94,10 @@ protected:
     values.advance();
   }
 
-  // `more`: bytes that the caller lets count on `full` besides.
   template <int kBands>
-  KJIT_DEVICE void load_rows(const attention_tensor_map &m, uint32_t shared, uint32_t full, const Tile &tile, int block,
-                             int more = 0) {
-    mbarrier_arrive_expect_tx(full, kBands * cfg::kKeyRows * cfg::kRowBytes + more);
+  KJIT_DEVICE void load_rows(const attention_tensor_map &m, uint32_t shared, uint32_t full, const Tile &tile,
+                             int block) {
+    mbarrier_arrive_expect_tx(full, kBands * cfg::kKeyRows * cfg::kRowBytes);
     for (int i = 0; i < kBands; i++)
       load_band(m, shared + i * cfg::kKeyRows * cfg::kRowBytes, full, i * 64, block * cfg::kKeyRows,
                 tile.head / p.heads_per_kv, tile.batch);

@@ -153,70 +153,108 @@ private:
 };
 
 struct VariantProducer : Producer {
+  // A key block and where its rows lie.
+  struct Block {
+    int number = variant::kNoBlock, key_head = 0, batch = 0;
+  };
+
   const attention_variant_params &v;
-  int pending = variant::kNoBlock; // the key block of `pending_tile` whose V is still to be loaded
-  Tile pending_tile = {};
+  Tile tile; // the tile whose blocks are loaded: `at_block` of `walk`, which begins at its list, comes next
+  variant::BlockWalk walk;
+  int at_block = 0, entry, ask_at, written; // that block's entry; when to ask for the next plan; blocks with keep words
+  int key_head;
+  int plan_parity = 0;
 
   KJIT_DEVICE VariantProducer(const attention_sm90_variant_params &params, Layout layout)
-      : Producer{params.base, layout}, v(params.variant) {}
-
-  // One thread.
-  KJIT_DEVICE void run() {
-    variant::BlockWalk walk;
+      : Producer{params.base, layout}, v(params.variant) {
     walk.entries = v.lists.entries;
-    Tile tile;
-    for (int parity = 0;; parity ^= 1) {
-      mbarrier_wait_parity(at.plan_full(), parity);
-      if (!Plan::load(at.plan(), tile, walk)) break;
-      load_tile_blocks(tile, walk);
-    }
-    announce_end();
-    if (pending >= 0) load_values(pending_tile, pending);
+    walk.count = 0;
+  }
+
+  // Each turn loads K of one block and V of the block before it, which may be of the tile before. One thread.
+  KJIT_DEVICE void run() {
+    Block pending; // whose V is still to be loaded
+    bool has_more = true;
+    do {
+      if (at_block == walk.count) has_more = begin_tile();
+      Block block;
+      if (has_more) block = load_next_keys();
+      if (pending.number >= 0) load_values_of(pending);
+      pending = block;
+      if (cfg::kQueryBuffers == 1 && has_more && at_block == walk.count) {
+        load_values_of(pending);
+        pending.number = variant::kNoBlock;
+      }
+    } while (has_more);
   }
 
 private:
-  // The entry of the tile's i-th block in the order of its visits. Without a list every block is judged by all
-  // consumers.
-  KJIT_DEVICE int entry_of(const variant::BlockWalk &walk, int i) const {
-    const int entry = entry_in_turn(walk, i);
-    if (!kParted || walk.first_entry >= 0) return entry;
-    return entry / 2 * kEntryStates + kPartialStates;
+  // Wait for the next tile's plan, and load its Q. @return false when there are no more tiles, which the consumers are
+  // told then
+  KJIT_DEVICE bool begin_tile() {
+    mbarrier_wait_parity(at.plan_full(), plan_parity);
+    plan_parity ^= 1;
+    if (!Plan::load(at.plan(), tile, walk)) {
+      announce_end();
+      return false;
+    }
+    load_query(tile);
+    at_block = walk.position;
+    entry = entry_of(at_block);
+    ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, at_block);
+    written = 0;
+    key_head = tile.head / p.heads_per_kv;
+    return true;
   }
 
-  // Load K of the block that an entry names, and its keep words, as the `written`-th block of the tile's that has any.
-  KJIT_DEVICE void load_entry(const Tile &tile, int64_t list, int entry, int &written) {
-    const uint32_t full = at.keys_full(keys.slot), states = entry % kEntryStates;
+  // The entry of the tile's i-th block in the order of its visits. Without a list every block is judged by all
+  // consumers.
+  KJIT_DEVICE int entry_of(int i) const {
+    const int found = entry_in_turn(walk, i);
+    if (!kParted || walk.first_entry >= 0) return found;
+    return found / 2 * kEntryStates + kPartialStates;
+  }
+
+  // Load K of the tile's next block, and leave its entry. @return the block
+  KJIT_DEVICE Block load_next_keys() {
+    if (at_block == ask_at) mbarrier_arrive(at.plan_empty());
+    at_block++;
+    const bool is_last = at_block == walk.count;
+    const int after = is_last ? 0 : entry_of(at_block);
+    mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
+    st_shared_4(at.entry(keys.slot), 2u * entry + is_last); // ordered by the arrival
+    const Block block = {entry / kEntryStates, key_head, tile.batch};
+    load_entry(block, entry % kEntryStates);
+    entry = after;
+    return block;
+  }
+
+  // Load K of a block and, where its states say that it has any, its keep words.
+  KJIT_DEVICE void load_entry(const Block &block, uint32_t states) {
+    const uint32_t full = at.keys_full(keys.slot);
     const bool is_written = kHasKeep && (states & states >> 1 & kPartialStates);
-    load_rows<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(keys.slot), full, tile, entry / kEntryStates,
-                                         is_written ? shared::kKeepBytes : 0);
+    load_block<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(keys.slot), full, block, is_written ? shared::kKeepBytes : 0);
     if (is_written) {
-      const char *const words = (const char *)v.lists.words + (list * v.lists.written + written++) * shared::kKeepBytes;
-      bulk_load(at.keep(keys.slot, 0), words, full, shared::kKeepBytes);
+      const int64_t place = (int64_t)list_of(v, tile) * v.lists.written + written++;
+      bulk_load(at.keep(keys.slot, 0), (const char *)v.lists.words + place * shared::kKeepBytes, full,
+                shared::kKeepBytes);
     }
     keys.advance();
   }
 
-  KJIT_DEVICE void load_tile_blocks(const Tile &tile, variant::BlockWalk &walk) {
-    load_query(tile);
-    const int64_t list = list_of(v, tile);
-    int written = 0;
-    const int ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, walk.position);
-    int entry = entry_of(walk, walk.position);
-    for (int i = walk.position; i < walk.count; i++) {
-      if (i == ask_at) mbarrier_arrive(at.plan_empty());
-      const bool is_last = i + 1 == walk.count;
-      const int after = is_last ? 0 : entry_of(walk, i + 1);
-      mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
-      st_shared_4(at.entry(keys.slot), 2u * entry + is_last); // ordered by the arrival
-      load_entry(tile, list, entry, written);
-      if (pending >= 0) load_values(pending_tile, pending);
-      pending = entry / kEntryStates;
-      pending_tile = tile;
-      entry = after;
-    }
-    if (cfg::kQueryBuffers == 1) {
-      load_values(pending_tile, pending);
-      pending = variant::kNoBlock;
-    }
+  KJIT_DEVICE void load_values_of(const Block &block) {
+    mbarrier_wait_parity(at.values_empty(values.slot), values.parity ^ 1);
+    load_block<cfg::bands(cfg::kHeadDimV)>(p.v, at.values(values.slot), at.values_full(values.slot), block, 0);
+    values.advance();
+  }
+
+  // As Producer::load_rows(); `more`: bytes that the caller lets count on `full` besides.
+  template <int kBands>
+  KJIT_DEVICE void load_block(const attention_tensor_map &m, uint32_t shared, uint32_t full, const Block &block,
+                              uint32_t more) {
+    mbarrier_arrive_expect_tx(full, kBands * cfg::kKeyRows * cfg::kRowBytes + more);
+    for (int i = 0; i < kBands; i++)
+      load_band(m, shared + i * cfg::kKeyRows * cfg::kRowBytes, full, i * 64, block.number * cfg::kKeyRows,
+                block.key_head, block.batch);
   }
 };

@@ -53,9 +53,9 @@ static const struct mutation mutations[] = {
     {"a row is judged for its neighbour", "document", "attention_variant/hooks.cuh", "keep[r].word[w] = bits[r];",
      "keep[r].word[w] = bits[0];"},
     {"the plan is read before it is there", "window", "attention_sm90/variant_producer.cuh",
-     "mbarrier_wait_parity(at.plan_full(), parity);", ""},
+     "mbarrier_wait_parity(at.plan_full(), plan_parity);", ""},
     {"the next plan is never asked for", "window", "attention_sm90/variant_producer.cuh",
-     "if (i == ask_at) mbarrier_arrive(at.plan_empty());", ""},
+     "if (at_block == ask_at) mbarrier_arrive(at.plan_empty());", ""},
     {"every lane adds the sink", "sinks", "attention_variant/hooks.cuh", "if (lane % 4 == 0) softmax.sum",
      "softmax.sum"},
     {"a partial block of a list is taken as full", "document", "attention_variant/block_list_tile.cuh",
@@ -101,15 +101,15 @@ static const struct mutation mutations[] = {
     {"the terms are copied while they are read", "pairs_clamped", "attention_sm90/variant_terms.cuh",
      "__syncwarp(); // all lanes have read the terms before", ""},
     {"the entry is written before its buffer is free", "window", "attention_sm90/variant_producer.cuh",
-     "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n      st_shared_4", "st_shared_4"},
+     "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n    st_shared_4", "st_shared_4"},
 };
 
 /* In lists that so many heads share that they have keep words, and of so many tiles that they have an order. */
 static const struct mutation shared_mutations[] = {
     {"keep words are read for the neighbour", "document", "attention_sm90/variant_consumer.cuh",
      "+ thread * 2 * Keep::kWords", "+ (thread ^ 1) * 2 * Keep::kWords"},
-    {"each block has the first one's keep words", "document", "attention_sm90/variant_producer.cuh", "written++)",
-     "written)"},
+    {"each block has the first one's keep words", "document", "attention_sm90/variant_producer.cuh", "written++;",
+     "written;"},
     {"the bytes of keep words are not waited for", "document", "attention_sm90/variant_producer.cuh",
      "is_written ? shared::kKeepBytes : 0);", "0);"},
     {"rows are taken for the tile's first one", "document", "attention_variant/block_list_words.cuh",
