@@ -226,6 +226,24 @@ class Variants(unittest.TestCase):
         torch.testing.assert_close(out, kjit.flex_attention(q, k, v, block_mask=mask), rtol=0, atol=0)
         check()
 
+    def test_lists__of_calls_on_three_streams_at_once_give_the_bits_of_a_call_alone(self):
+        """Each call's attention kernel begins before its lists are all made, and the calls share multiprocessors."""
+        for head_dim, length in ((64, 4096), (128, 8192)):
+            q, k, v = inputs(11, 1, length, length, 2048 // head_dim, 2048 // head_dim, head_dim)
+            doc = torch.randint(0, 9, (length,), device=DEVICE).sort()[0].int()
+            options = {"mask": "doc[q] == doc[k] and q >= k", "tensors": {"doc": doc}}
+            alone = kjit.attention(q, k, v, **options)
+            streams = [torch.cuda.Stream() for _ in range(3)]
+            outs = [torch.full_like(q, float("nan")) for _ in streams]
+            torch.cuda.synchronize()
+            for _ in range(20):
+                for stream, out in zip(streams, outs):
+                    with torch.cuda.stream(stream):
+                        kjit.attention(q, k, v, out=out, **options)
+            torch.cuda.synchronize()
+            for out in outs:
+                torch.testing.assert_close(out, alone, rtol=0, atol=0)
+
 
 @needs_gpu
 class Gradients(unittest.TestCase):
