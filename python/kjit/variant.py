@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _recall, _replay, _trace
-from ._library import as_dict, as_number, as_text, call, lib, pairs_of, text_or_none
+from ._library import as_dict, as_number, as_text, call, lib, pairs_of, struct, text_or_none
 from ._values import Scalars
 from .errors import ParseError
 
@@ -155,8 +155,8 @@ class Bound(NamedTuple):
     ) -> Evaluation:
         """Both functions at one place, on the host, in double precision. Tensors must be the processor's."""
         views = (_abi.kjit_tensor * max(1, len(self.tensors)))(*map(tensor_view, self.tensors))
-        at = _abi.kjit_variant_evaluation(
-            struct_size=ctypes.sizeof(_abi.kjit_variant_evaluation),
+        at = struct(
+            _abi.kjit_variant_evaluation,
             seq_q=seq_q,
             seq_kv=seq_kv,
             heads_q=heads_q,
