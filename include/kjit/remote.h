@@ -59,6 +59,8 @@ typedef struct kjit_remote_store {
   kjit_remote_answer (*exists)(void *user, const char *name, uint32_t timeout_ms);
   /** Remove an object. Leases are removed, nothing else is; a store without this function has no leases. */
   kjit_remote_answer (*remove)(void *user, const char *name, uint32_t timeout_ms);
+  /** Why a call failed last, for log lines: writes one line without a newline into `text` of `bytes`, at least 1. */
+  void (*why)(void *user, char *text, size_t bytes);
 } kjit_remote_store;
 
 /** What kjit_remote_check() and kjit_remote_push() count. */

@@ -9,7 +9,8 @@ need besides.
 
 A tracer keeps the steps of its last trace. While the next one takes the same steps, each gives the object that it gave
 last time, and no text is made: that a step is the same is seen by its operands, which are the same objects. From the
-first other step on, the trace is written anew. So a function that is traced at each call costs a comparison a step.
+first other step on, the trace is written anew. So a function that is traced at each call costs a comparison a step,
+which is made in C where there is such a part (_replay.py).
 """
 
 from __future__ import annotations
@@ -66,15 +67,13 @@ def _is_free(value: Any) -> bool:
 #: and its operands; "[]", the number of a tensor and its indices; None where a step is told by its text alone. In place
 #: of a plain number that became a scalar stands what says so of its type.
 Step = tuple[Optional[str], Any, Any, Any]
-_FREE_NUMBERS = {int: object(), float: object()}
+FREE_NUMBERS = {int: object(), float: object()}
 INDEX = "[]"
 
 
 class Tracer:
     """One trace: the steps that were taken, and the tensors and numbers met. It may be used for one trace after the
     other, on one thread at a time."""
-
-    __slots__ = ("steps", "texts", "at", "began", "ends", "inputs", "tensors", "values", "is_pure", "mode")
 
     def __init__(self) -> None:
         #: The steps of the last trace, of which this one has taken the first `at`.
@@ -90,6 +89,16 @@ class Tracer:
         #: PyTorch computed nothing on the way that the text does not hold: equal functions have equal traces.
         self.is_pure = True
         self.mode: Any = None
+
+    def number(self, name: str) -> Scalar:
+        """A new number of this trace."""
+        return Scalar(self, name)
+
+    def new_mode(self) -> Any:
+        """What lets PyTorch's functions reach this trace."""
+        from . import _trace_torch
+
+        return _trace_torch.Mode(self)
 
     def restart(self) -> None:
         """Begin the next trace. What the last one met is forgotten but for its steps."""
@@ -128,7 +137,7 @@ class Tracer:
                     self.steps[at] = (does, first, second, result)
                 return result
             self._forget(at)
-        result = Scalar(self, f"v{at}")
+        result = self.number(f"v{at}")
         self.steps.append((does, first, second, result))
         self.texts.append(text)
         return result
@@ -147,16 +156,16 @@ class Tracer:
             return known[1]
         lets = [f"let v{i} = {self.texts[i]}; " for i in range(began, at)]
         text = "".join(lets) + as_text(result)
-        if type(result) is Scalar:
+        if isinstance(result, Scalar):
             self.ends[began, at] = result, text
         return text
 
 
 def as_text(value: Any, tracer: Optional[Tracer] = None) -> str:
     """A value as an operand of the language. A 0-d tensor on a GPU is read where it lies, without waiting for it."""
+    if isinstance(value, Scalar):
+        return value.name
     kind = type(value)
-    if kind is Scalar:
-        return value.name  # type: ignore[no-any-return]
     if kind is bool:
         return "true" if value else "false"
     if kind is int:
@@ -205,7 +214,7 @@ def _operator(does: str, write: Callable[[Scalar, Any], Any]) -> Callable[[Scala
                 if second is other:
                     tracer.at = at + 1
                     return result
-                if second is _FREE_NUMBERS.get(type(other)) and _is_free(other):
+                if second is FREE_NUMBERS.get(type(other)) and _is_free(other):
                     tracer.at = at + 1
                     tracer.values.append(other)
                     return result
@@ -214,12 +223,16 @@ def _operator(does: str, write: Callable[[Scalar, Any], Any]) -> Callable[[Scala
     return operate
 
 
+#: Of each operator: what tells a step of it and the function that writes one, forward and with the plain number first.
+OPERATORS: dict[str, tuple[str, Callable[..., Any], str, Callable[..., Any]]] = {}
+
+
 def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     reversed_sign = "r" + sign
 
     def write_forward(self: Scalar, other: Any) -> Any:
         tracer = self.tracer
-        if type(other) is Scalar:
+        if isinstance(other, Scalar):
             return tracer.value(f"{self.name} {sign} {other.name}", sign, self, other)
         if not is_operand(other):
             return NotImplemented
@@ -232,6 +245,7 @@ def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         text = self.tracer.operand(sign, other)
         return self.tracer.value(f"{text} {sign} {self.name}", *_told(reversed_sign, self, other, text))
 
+    OPERATORS[sign] = sign, write_forward, reversed_sign, write_reverse
     return _operator(sign, write_forward), _operator(reversed_sign, write_reverse)
 
 
@@ -240,7 +254,7 @@ def _told(does: str, first: Scalar, other: Any, text: str) -> tuple[Any, Any, An
     kind = type(other)
     if kind is not int and kind is not float:
         return None, None, None  # of a tensor, a bool and the like other things count than which object it is
-    return does, first, _FREE_NUMBERS[kind] if text[0] == "n" else other
+    return does, first, FREE_NUMBERS[kind] if text[0] == "n" else other
 
 
 def is_operand(value: Any) -> bool:
@@ -256,8 +270,6 @@ _VALUE_IS_NEEDED = (
 
 class Scalar:
     """A number of the function: an index, the score, or what was made of them."""
-
-    __slots__ = ("tracer", "name")
 
     #: What a tensor of no axes says of itself, for functions that ask.
     shape: tuple[int, ...] = ()
@@ -388,13 +400,13 @@ def _swapped(sign: str) -> Callable[..., Any]:
 
 def operate(sign: str, a: Any, b: Any) -> Scalar:
     """a <sign> b, one of them a Scalar."""
-    tracer: Tracer = a.tracer if type(a) is Scalar else b.tracer
+    tracer: Tracer = a.tracer if isinstance(a, Scalar) else b.tracer
     return tracer.value(f"{tracer.operand(sign, a)} {sign} {tracer.operand(sign, b)}")
 
 
 def _call(function: str) -> Callable[..., Any]:
     def run(value: Any, *others: Any) -> Scalar:
-        scalar = next(each for each in (value, *others) if type(each) is Scalar)
+        scalar = next(each for each in (value, *others) if isinstance(each, Scalar))
         operands = ", ".join(as_text(each, scalar.tracer) for each in (value, *others))
         return scalar.tracer.value(f"{function}({operands})")
 
@@ -582,7 +594,7 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
     rank = tensor.ndim
     if len(indices) == rank <= 4:  # the common case first: a number for each axis
         for index in indices:
-            if type(index) is not Scalar:
+            if not isinstance(index, Scalar):
                 break
         else:
             number = tracer.tensor_number(tensor)
@@ -616,9 +628,7 @@ def trace(
     if mode is None:
         if "torch" not in sys.modules:
             return _texts(tracer, functions)
-        from . import _trace_torch
-
-        mode = tracer.mode = _trace_torch.Mode(tracer)
+        mode = tracer.mode = tracer.new_mode()
     with mode:
         if not watched:
             return _texts(tracer, functions)
@@ -634,7 +644,7 @@ def _texts(tracer: Tracer, functions: Any) -> list[Any]:
         else:
             scalars = tracer.inputs.get(inputs)
             if scalars is None:
-                scalars = tracer.inputs[inputs] = [Scalar(tracer, name) for name in inputs]
+                scalars = tracer.inputs[inputs] = [tracer.number(name) for name in inputs]
             result = function(*scalars)
             if result is None:
                 raise TraceError("the function returns nothing: a return is missing", function)

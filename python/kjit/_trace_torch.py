@@ -9,6 +9,7 @@ from typing import Any, Optional
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ._native_part import native
 from ._trace import INDEX, METHODS, Partial, Scalar, TraceError, Tracer, Vector, index_tensor, method, operate
 
 _GETITEM = torch.Tensor.__getitem__
@@ -30,7 +31,7 @@ _TRACED = (Scalar, Partial, Vector)
 def _holds(value: Any) -> bool:
     for each in value:
         kind = type(each)
-        if kind in _TRACED or ((kind is tuple or kind is list) and _holds(each)):
+        if isinstance(each, _TRACED) or ((kind is tuple or kind is list) and _holds(each)):
             return True
     return False
 
@@ -134,11 +135,29 @@ class Mode(TorchFunctionMode):
                     if tensors[number] is tensor if number < len(tensors) else tracer.tensor_number(tensor) == number:
                         tracer.at = at + 1
                         return result
+        return self.go_on(function, types, arguments, named)
+
+    def go_on(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        """What is no index of the last trace's step."""
+        if function is _GETITEM:
+            tensor, index = arguments
+            indices = index if type(index) is tuple else (index,)
             if _holds(indices) or _holds(arguments[:1]):
-                return index_tensor(tracer, tensor, indices)
+                return index_tensor(self.tracer, tensor, indices)
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):
             return apply(function, arguments, named)
         if getattr(getattr(function, "__self__", None), "__name__", "") not in _FACTS:
             self.tracer.is_pure = False
         return function(*arguments, **named)
+
+
+ModeInC = Mode
+
+if native is not None:
+    native.configure_mode(_GETITEM)
+
+    class _ModeInC(native.Mode, Mode):  # type: ignore[misc]
+        """A mode whose first look is C's: is this an index of the last trace's step?"""
+
+    ModeInC = _ModeInC

@@ -53,6 +53,35 @@ def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
     return out
 
 
+def apply_rotary_emb(
+    x: Any, cos: Any, sin: Any, interleaved: bool = False, inplace: bool = False, seqlen_offsets: Any = 0,
+    cu_seqlens: Any = None, max_seqlen: Optional[int] = None,
+) -> Any:  # fmt: skip
+    """x with its first 2 * cos.size(1) columns turned by the angles of each row's position, in fp32, by PyTorch.
+
+    x: (batch, seq, heads, size), or with cu_seqlens (rows, heads, size); interleaved: columns 2i and 2i + 1 are a pair,
+    else i and i + cos.size(1). A sequence's first row has the position seqlen_offsets, an int or a tensor of one for
+    each.
+    """
+    import torch
+
+    rows = torch.arange(x.shape[-3], device=x.device)
+    if cu_seqlens is not None:
+        sequence = torch.searchsorted(cu_seqlens[1:].contiguous(), rows, right=True)
+        rows = rows - cu_seqlens[sequence]
+        rows = rows + (seqlen_offsets[sequence] if isinstance(seqlen_offsets, torch.Tensor) else seqlen_offsets)
+    elif isinstance(seqlen_offsets, torch.Tensor):
+        rows = rows + seqlen_offsets.unsqueeze(-1)
+    else:
+        rows = rows + seqlen_offsets
+    c, s = cos[rows].unsqueeze(-2).float(), sin[rows].unsqueeze(-2).float()
+    turned, rest = x[..., : 2 * cos.shape[1]].float(), x[..., 2 * cos.shape[1] :]
+    a, b = turned.unflatten(-1, (-1, 2)).unbind(-1) if interleaved else turned.chunk(2, -1)
+    pairs = torch.stack((a * c - b * s, a * s + b * c), -1 if interleaved else -2).flatten(-2)
+    result = torch.cat((pairs.to(x.dtype), rest), -1)
+    return x.copy_(result) if inplace else result
+
+
 class _Distribution(importlib.metadata.Distribution):
     """What importlib.metadata tells of an installed package: its name, its version, and what is imported of it."""
 
@@ -110,10 +139,14 @@ def install_as_flash_attn() -> None:
     package = _module("flash_attn", {**names, "__version__": VERSION}, is_package=True)
     inner = _module("flash_attn.flash_attn_interface", names)
     bert = _module("flash_attn.bert_padding", padding)
-    package.__dict__.update(flash_attn_interface=inner, bert_padding=bert)
+    rotary = _module("flash_attn.layers.rotary", {"apply_rotary_emb": apply_rotary_emb})
+    layers = _module("flash_attn.layers", {"rotary": rotary}, is_package=True)
+    package.__dict__.update(flash_attn_interface=inner, bert_padding=bert, layers=layers)
     sys.modules["flash_attn"] = package
     sys.modules["flash_attn.flash_attn_interface"] = inner
     sys.modules["flash_attn.bert_padding"] = bert
+    sys.modules["flash_attn.layers"] = layers
+    sys.modules["flash_attn.layers.rotary"] = rotary
     sys.modules["flash_attn_interface"] = _module("flash_attn_interface", {**third, "__version__": THIRD_VERSION})
     if _Distributions not in sys.meta_path:
         sys.meta_path.insert(0, _Distributions)

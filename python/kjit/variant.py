@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from . import _abi, _recall, _trace
-from ._library import as_dict, as_number, as_text, call, lib, pairs_of, text_or_none
+from . import _abi, _recall, _replay, _trace
+from ._library import as_dict, as_number, as_text, call, lib, pairs_of, struct, text_or_none
 from ._values import Scalars
 from .errors import ParseError
 
@@ -155,8 +155,8 @@ class Bound(NamedTuple):
     ) -> Evaluation:
         """Both functions at one place, on the host, in double precision. Tensors must be the processor's."""
         views = (_abi.kjit_tensor * max(1, len(self.tensors)))(*map(tensor_view, self.tensors))
-        at = _abi.kjit_variant_evaluation(
-            struct_size=ctypes.sizeof(_abi.kjit_variant_evaluation),
+        at = struct(
+            _abi.kjit_variant_evaluation,
             seq_q=seq_q,
             seq_kv=seq_kv,
             heads_q=heads_q,
@@ -350,7 +350,7 @@ def _of_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -
     codes = getattr(score_mod, "__code__", None), getattr(mask_mod, "__code__", None)
     ids = id(codes[0]), id(codes[1])
     known = _tracers.pop(ids, None)
-    tracer = _trace.Tracer() if known is None else known[0]
+    tracer = _replay.Tracer() if known is None else known[0]
     texts = _trace_functions(tracer, score_mod, mask_mod, place is not None and _recall.is_watched(place[2]))
     tensors, values = tuple(tracer.tensors), tuple(tracer.values)
     # Traced scalars and tensors are named by their numbers, so that their types tell the rest.

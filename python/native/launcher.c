@@ -14,6 +14,7 @@
 #include "dlpack.h"
 #include "entries.h"
 #include "recall.h"
+#include "replay.h"
 #include "tensors.h"
 #include "walk.h"
 
@@ -229,6 +230,8 @@ static PyMethodDef functions[] = {
      "configure_walk(tables, functions, types and bounds of _recall.py)"},
     {"recall", entries_recall, METH_VARARGS,
      "recall(entries, functions): the entry of functions, or what they are told by"},
+    {"configure_replay", replay_configure, METH_VARARGS, "configure_replay(operators, free_int, free_float, index)"},
+    {"configure_mode", replay_configure_mode, METH_O, "configure_mode(getitem)"},
     {"set_stream", set_stream, METH_VARARGS, "set_stream(kind, function)"},
     {NULL, NULL, 0, NULL},
 };
@@ -246,8 +249,8 @@ PyMODINIT_FUNC PyInit__native(void) {
       name_enqueue && arguments_start() && tensors_start() && walk_start() ? PyType_FromSpec(&launcher_spec) : NULL;
   PyObject *const module = type ? PyModule_Create(&definition) : NULL;
   PyObject *const call = module ? call_type() : NULL;
-  bool made =
-      call && PyModule_AddObject(module, "Launcher", type) == 0 && PyModule_AddObject(module, "Call", call) == 0;
+  bool made = call && replay_start(module) && PyModule_AddObject(module, "Launcher", type) == 0 &&
+              PyModule_AddObject(module, "Call", call) == 0;
   for (int i = 0; made && i <= KIND_BUFFER; i++)
     made = PyModule_AddIntConstant(module, kind_names[i], i) == 0;
   if (made) return module;

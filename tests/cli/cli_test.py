@@ -820,6 +820,9 @@ class Describe(CommandCase):
     def test_describe__faults_are_named(self):
         self.refused("describe", self.PROBLEM, "--card", "H2", naming="no card 'H2'", exit_code=FAILED)
         self.refused("describe", naming="one problem, or --cards")
+        here = self.kjit("describe", self.PROBLEM, exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)
+        self.assertIn("no card is named (--card; 'kjit describe --cards' lists them), and no GPU is", here.stderr)
+        self.assertIn("With --card it needs no\nGPU.", self.kjit("describe", "--help").stdout)
         self.refused("describe", "head_dim=64", "--card", "H200", naming="dtype")
 
 

@@ -240,6 +240,33 @@ class Serving(unittest.TestCase):
 
             self.assertIs(flash_attn_qkvpacked_func, flash_attn_interface.flash_attn_qkvpacked_func)
 
+    def test_install__has_the_rotary_embedding_of_layers(self):
+        def turn(row, position, cos, sin, interleaved):
+            out, half = row.clone(), cos.shape[1]
+            for i in range(half):
+                a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + half)
+                c, s = cos[position, i], sin[position, i]
+                out[..., a], out[..., b] = row[..., a] * c - row[..., b] * s, row[..., a] * s + row[..., b] * c
+            return out
+
+        cos, sin, x = torch.randn(13, 3), torch.randn(13, 3), torch.randn(2, 5, 2, 8)
+        offsets, cu = torch.tensor([2, 7]), torch.tensor([0, 4, 10], dtype=torch.int32)
+        with mock.patch.dict("sys.modules"):
+            kjit.install_as_flash_attn()
+            from flash_attn.layers.rotary import apply_rotary_emb
+        for interleaved in (False, True):
+            for given, first in ((0, (0, 0)), (3, (3, 3)), (offsets, (2, 7))):
+                flat = x.flatten(0, 1)
+                for rows, lengths, more in ((x, (5, 5), {}), (flat, (4, 6), {"cu_seqlens": cu, "max_seqlen": 6})):
+                    places = [first[b] + i for b in range(2) for i in range(lengths[b])]
+                    wanted = [turn(flat[i], place, cos, sin, interleaved) for i, place in enumerate(places)]
+                    found = apply_rotary_emb(rows, cos, sin, interleaved, seqlen_offsets=given, **more)
+                    torch.testing.assert_close(found, torch.stack(wanted).view(rows.shape))
+        half = x.bfloat16()
+        again = apply_rotary_emb(half, cos, sin, inplace=True)
+        self.assertIs(again, half)
+        torch.testing.assert_close(half, apply_rotary_emb(x.bfloat16(), cos, sin))
+
 
 if __name__ == "__main__":
     harness.main(sys.modules[__name__])

@@ -1,15 +1,17 @@
 """A tracer that has read a function before reads it as a new one does, whatever the function does this time: other
-numbers, other tensors, other ways through it."""
+numbers, other tensors, other ways through it. So does the one that compares steps in C and the one in Python."""
 
 import gc
+import operator
 import random
 import sys
 import threading
 import unittest
 import weakref
+from unittest import mock
 
 import harness
-from kjit import variant
+from kjit import _native_part, _replay, _trace, variant
 
 try:
     import torch
@@ -27,7 +29,12 @@ def says(bound):
 
 
 class Traces(unittest.TestCase):
+    tracer = _replay.Tracer
+
     def setUp(self):
+        patch = mock.patch.object(_replay, "Tracer", self.tracer)
+        patch.start()
+        self.addCleanup(patch.stop)
         variant._tracers.clear()
         variant._recall._entries.clear()
         variant._recall._untold.clear()
@@ -44,9 +51,35 @@ class Again(Traces):
             held.append(held[0])  # which may do anything: it is read each time
             return (i - j < held[0]) & (held[0] + j > i) & (i >= j)
 
-        for value in (3, 3, 64, 1, 64, 64.0, 2.5, 2, 2.0, -1, 0, 0.0, -0.0, True, 7, 2**31 - 1, -(2**31), 5):
+        numbers = 3, 3, 64, 1, 64, 64.0, 2.5, 2, 2.0, -1, 0, 0.0, -0.0, True, 7, 2**31 - 1, -(2**31), 5.5, 2.0**31, 5.5
+        for value in numbers:
             held[0] = value
             self.is_read_as_new(None, mask)
+
+    def test_operators__with_numbers_on_either_side_are_those_of_now(self):
+        arithmetic = operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod
+        arithmetic += operator.pow, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne
+        of_bits = operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift
+        seen = []
+
+        def score(s, b, h, i, j):
+            seen.append(used)
+            made = used(i, j) if number is None else used(number, i) if is_first else used(i, number)
+            return s + made
+
+        for used in arithmetic + of_bits:
+            for is_first in (False, True):
+                for number in (3, 3, 5, 1, None, 5, 3, 2.5, 7.5, True)[: 7 if used in of_bits else 10]:
+                    self.is_read_as_new(score, None)
+
+    def test_power__of_three_operands_is_refused(self):
+        seen = []
+
+        def score(s, b, h, i, j):
+            seen.append(s)
+            return pow(s, 2, 3)
+
+        self.assertRaises(TypeError, variant._of_functions, score, None)
 
     def test_ways__through_a_function_are_those_of_now(self):
         draw, taken = random.Random(5), []
@@ -191,6 +224,66 @@ class WithTensors(Traces):
         held[0] = None
         gc.collect()
         self.assertIsNone(told())
+
+    def test_trace__ends_with_its_tracer(self):
+        table, seen = torch.zeros(8), []
+
+        def score(s, b, h, i, j):
+            seen[:] = [s]
+            return s + table[h] * (j - i + 7)
+
+        for _ in range(3):
+            variant._of_functions(score, None)
+        (known,) = variant._tracers.values()
+        told = weakref.ref(known[0])
+        self.assertIsInstance(known[0], self.tracer)
+        del known, seen[:]
+        variant._tracers.clear()
+        gc.collect()
+        self.assertIsNone(told())
+
+    def test_again__leaves_no_reference_behind(self):
+        table, number, seen = torch.zeros(8), 3.25, []
+
+        def score(s, b, h, i, j):
+            seen[:] = [s]
+            return s + table[h] * (j - i) * number
+
+        for _ in range(3):
+            variant._of_functions(score, None)
+        ((tracer, _),) = variant._tracers.values()
+        told = (table, number, tracer, *(part for step in tracer.steps for part in step))
+        before = [sys.getrefcount(thing) for thing in told]
+        for _ in range(100):
+            variant._of_functions(score, None)
+        after = [sys.getrefcount(thing) for thing in told]
+        self.assertLess(max(b - a for a, b in zip(before, after)), 10)
+
+    def test_index__of_another_tensor_or_rank_is_that_of_now(self):
+        row, table, seen = torch.zeros(8), torch.zeros(8, 8), []
+
+        def score(s, b, h, i, j):
+            seen.append(None)
+            of_both = (h, j) if is_by_row else (j, h)
+            return s + first[i] + (second[of_both] if second.ndim == 2 else second[j])
+
+        for first, second, is_by_row in (
+            (row, table, True), (row, table, True), (row, table, False), (row, row, False), (row, table, False),
+            (torch.zeros(8), table, False),
+        ):  # fmt: skip
+            self.is_read_as_new(score, None)
+        first = table
+        self.assertRaisesRegex(TypeError, "index each", variant._of_functions, score, None)
+
+
+@unittest.skipIf(_native_part.native is None, "the steps are compared in Python above")
+class AgainInPython(Again):
+    tracer = _trace.Tracer
+
+
+@unittest.skipIf(_native_part.native is None or torch is None, "the steps are compared in Python above")
+class WithTensorsInPython(WithTensors):
+    tracer = _trace.Tracer
 
 
 if __name__ == "__main__":

@@ -35,6 +35,15 @@ class Texts(unittest.TestCase):
         self.assertAlmostEqual(at(bound, 40.0, 0, 0, 9, 4).score, 30 * math.tanh(40 / 30), places=5)
         self.assertEqual([at(bound, 0, 0, 0, 9, k).seen for k in (3, 4, 9, 10)], [False, True, True, False])
 
+    def test_evaluate__of_a_number_that_does_not_fit_names_it(self):
+        bound = from_text(None, "q >= k")
+        for name in ("seq_q", "seq_kv", "heads_q", "heads_kv"):
+            sizes = {"seq_q": SEQ, "seq_kv": SEQ, "heads_q": HEADS, "heads_kv": 2, name: 2**40}
+            with self.assertRaisesRegex(OverflowError, f"{name} is 1099511627776: must be "):
+                bound.evaluate(0.0, 0, 0, 9, 4, **sizes)
+        for place in ((2**40, 0, 0, 0), (0, 2**40, 0, 0), (0, 0, 2**40, 0), (0, 0, 0, -(2**40))):
+            self.assertRaisesRegex(OverflowError, "must be ", at, bound, 0.0, *place)
+
     def test_text__that_comes_again_is_the_same_variant(self):
         one, other = (from_text(None, "q - k <= w", {"w": w}) for w in (3, 4))
         self.assertIs(one.variant, other.variant)

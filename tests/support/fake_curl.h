@@ -88,6 +88,10 @@ static int fake_easy_perform(void *handle) {
   return curl->answer(curl);
 }
 
+static const char *fake_easy_strerror(int code) {
+  return code == 7 ? "Could not connect to server" : "another error";
+}
+
 static int fake_easy_getinfo(void *handle, int info, ...) {
   const struct fake_curl *const curl = handle;
   va_list list;
@@ -113,6 +117,7 @@ static const struct curl_api fake_curl_api = {.curl_global_init = fake_global_in
                                               .curl_easy_reset = fake_easy_reset,
                                               .curl_easy_setopt = fake_easy_setopt,
                                               .curl_easy_perform = fake_easy_perform,
+                                              .curl_easy_strerror = fake_easy_strerror,
                                               .curl_easy_getinfo = fake_easy_getinfo,
                                               .curl_slist_append = fake_slist_append,
                                               .curl_slist_free_all = fake_slist_free_all};

@@ -13,10 +13,11 @@ static const char usage[] =
     "usage: kjit describe PROBLEM [--card NAME] [--json]\n"
     "       kjit describe --cards [--json]\n\n"
     "Prints the family and the config that the rules choose for an attention problem on a card, without a tuned\n"
-    "table, such as 'kjit describe --card H20 dtype=bf16,head_dim=128,heads_q=32,seq_q=4096,causal=1'. Needs no "
+    "table, such as 'kjit describe --card H20 dtype=bf16,head_dim=128,heads_q=32,seq_q=4096,causal=1'. With "
+    "--card it needs no\n"
     "GPU.\n\n"
     "PROBLEM is key=value, separated by commas:\n" ATTENTION_TEXT_HELP
-    "\n  --card NAME  a card of --cards, or its name as the driver has it; the first GPU\n"
+    "\n  --card NAME  a card of --cards, or its name as the driver has it; without it the first GPU\n"
     "  --cards      the cards that are known, with the figures that kernels are chosen by\n"
     "  --json       one JSON object on stdout\n";
 
@@ -51,6 +52,13 @@ static kjit_status find_card(const char *name, kjit_device_info *card, kjit_erro
   kjit_status status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = kjit_device_get_info(runtime, 0, card, error);
   kjit_runtime_destroy(runtime);
+  if (status == KJIT_ERR_NO_DRIVER) {
+    const kjit_error cause = *error;
+    error->status = KJIT_OK;
+    return error_say(error, status,
+                     "no card is named (--card; 'kjit describe --cards' lists them), and no GPU is here: %s",
+                     cause.message);
+  }
   return status;
 }
 

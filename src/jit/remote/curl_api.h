@@ -34,6 +34,7 @@ enum curl_option {
 };
 #define CURL_RESPONSE_CODE  0x200002
 #define CURL_OK             0
+#define CURL_FAILED_INIT    2
 #define CURL_UNKNOWN_OPTION 48
 #define CURL_GLOBAL_DEFAULT 3L
 #define CURL_HTTP_AND_HTTPS 3L

@@ -27,10 +27,11 @@ struct curl_store {
   struct remote_pool pool;
   bool is_s3;
   uint32_t connect_ms;
-  char *base;  /* without a "/" at its end */
-  char *sigv4; /* NULL: requests are not signed */
-  char *user;  /* "user:password" of S3; NULL: that of the URL, if any */
-  char *token; /* a header; NULL: none */
+  char *base;        /* without a "/" at its end */
+  char *sigv4;       /* NULL: requests are not signed */
+  char *user;        /* "user:password" of S3; NULL: that of the URL, if any */
+  char *token;       /* a header; NULL: none */
+  atomic_long fault; /* of the last call that failed: libcurl's code, or below 0 the answer's */
 };
 
 /* One request and its answer. */
@@ -129,7 +130,9 @@ static bool exchange_run(struct curl_store *store, struct exchange *exchange, co
   exchange->handle = remote_pool_give(&store->pool, exchange->handle);
   if (exchange->handle) api->curl_easy_cleanup(exchange->handle);
   /* The body of a refusal may be longer than what is read of it. */
-  return result == CURL_OK || (exchange->ignored > IGNORED_MAX_BYTES && exchange->code >= 400);
+  const bool answered = result == CURL_OK || (exchange->ignored > IGNORED_MAX_BYTES && exchange->code >= 400);
+  if (!answered) atomic_store(&store->fault, result < 0 ? CURL_FAILED_INIT : result);
+  return answered;
 }
 
 static kjit_remote_answer answer_of(const struct curl_store *store, const struct exchange *exchange) {
@@ -159,7 +162,19 @@ static kjit_remote_answer answer_of(const struct curl_store *store, const struct
 
 static kjit_remote_answer ask(struct curl_store *store, struct exchange *exchange, const char *name,
                               uint32_t timeout_ms) {
-  return exchange_run(store, exchange, name, timeout_ms) ? answer_of(store, exchange) : KJIT_REMOTE_FAILED;
+  if (!exchange_run(store, exchange, name, timeout_ms)) return KJIT_REMOTE_FAILED;
+  const kjit_remote_answer answer = answer_of(store, exchange);
+  if (answer == KJIT_REMOTE_FAILED) atomic_store(&store->fault, -exchange->code);
+  return answer;
+}
+
+static void store_why(void *user, char *text, size_t bytes) {
+  struct curl_store *const store = user;
+  const long fault = atomic_load(&store->fault);
+  if (fault < 0)
+    snprintf(text, bytes, "the server answered %ld", -fault);
+  else
+    snprintf(text, bytes, "of libcurl's error %ld (%s)", fault, store->api->curl_easy_strerror((int)fault));
 }
 
 static kjit_remote_answer store_get(void *user, const char *name, uint32_t timeout_ms, kjit_remote_write_fn write,
@@ -278,6 +293,7 @@ kjit_status curl_store_open_with(kjit_remote_store *out, const struct mem *mem, 
   out->put = store_put;
   out->exists = store_exists;
   out->remove = store_remove;
+  out->why = store_why;
   out->close = store_close;
   return KJIT_OK;
 }

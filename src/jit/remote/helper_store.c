@@ -20,6 +20,7 @@ struct helper_store {
   struct remote_pool pool;
   struct helper helper;
   uint32_t connect_ms;
+  _Atomic(const char *) fault; /* of the last call that failed */
 };
 
 /* One request and what it needs. */
@@ -53,11 +54,15 @@ static enum helper_answer run(struct helper_store *store, const struct errand *e
   if (!digest_from_hex(&key, name, strlen(name))) return answer;
   struct remote_wire *wire = remote_wire_take(&store->pool, store->mem);
   if (!wire) wire = connect_new(store, deadline_ns);
-  if (!wire) return answer;
+  if (!wire) {
+    atomic_store(&store->fault, "there was no connection to the helper");
+    return answer;
+  }
   wire->deadline_ns = deadline_ns;
   if (helper_wire_send(wire, errand->request, &key, errand->data, errand->bytes, errand->overwrite))
     answer = helper_wire_receive(wire, errand->request, REMOTE_OBJECT_MAX_BYTES, errand->write, errand->write_user);
   remote_wire_put_back(&store->pool, store->mem, wire, answer == HELPER_BROKEN);
+  if (answer == HELPER_BROKEN) atomic_store(&store->fault, "the helper's answer was cut off, too late or damaged");
   return answer;
 }
 
@@ -82,6 +87,12 @@ static kjit_remote_answer store_remove(void *user, const char *name, uint32_t ti
   const enum helper_answer answer = run(user, &errand, name, timeout_ms);
   if (answer == HELPER_NOOP) return KJIT_REMOTE_ABSENT;
   return answer == HELPER_OK ? KJIT_REMOTE_DONE : KJIT_REMOTE_FAILED;
+}
+
+static void store_why(void *user, char *text, size_t bytes) {
+  struct helper_store *const store = user;
+  const char *const fault = atomic_load(&store->fault);
+  snprintf(text, bytes, "%s", fault ? fault : "the helper could not do it");
 }
 
 static void store_close(void *user) {
@@ -116,6 +127,7 @@ kjit_status helper_store_open(kjit_remote_store *out, const struct mem *mem, con
   out->get = store_get;
   out->put = store_put;
   out->remove = store_remove;
+  out->why = store_why;
   out->close = store_close;
   return KJIT_OK;
 }

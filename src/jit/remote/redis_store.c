@@ -2,7 +2,7 @@
  *
  * "redis://[[user:]password@]host[:port][/database]" or "redis+unix:///path". An object is the string "kjit:<64 hex
  * digits>". Connections are kept in a pool; one that broke, or that the server has closed meanwhile, is
- * not used again. Any thread: after opening, only the pool changes. */
+ * not used again. Any thread: after opening, only the pool and the last fault change. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@ struct redis_store {
   char *text;                             /* holds the strings below */
   const char *host, *port;                /* port NULL: `host` is a socket's path */
   const char *user, *password, *database; /* NULL: none */
+  _Atomic(const char *) fault;            /* of the last call that failed */
 };
 
 static struct redis_part part(const char *text) {
@@ -55,13 +56,15 @@ static bool introduce(const struct redis_store *store, struct remote_wire *wire)
 }
 
 /* Connecting and the introduction may take `connect_ms` together, and no more than the call has left. */
-static struct remote_wire *connect_new(const struct redis_store *store, int64_t deadline_ns) {
+static struct remote_wire *connect_new(struct redis_store *store, int64_t deadline_ns) {
   struct remote_wire *wire = mem_alloc(store->mem, sizeof *wire);
   const int64_t connect_ns = remote_deadline_ns(store->connect_ms);
   if (!wire) return NULL;
-  if (remote_wire_open(wire, store->host, store->port, connect_ns < deadline_ns ? connect_ns : deadline_ns) &&
-      introduce(store, wire))
-    return wire;
+  const bool connected =
+      remote_wire_open(wire, store->host, store->port, connect_ns < deadline_ns ? connect_ns : deadline_ns);
+  if (connected && introduce(store, wire)) return wire;
+  atomic_store(&store->fault, connected ? "the password or the database was refused, or the server said nothing"
+                                        : "there was no connection to the server");
   remote_wire_close(wire);
   mem_free(store->mem, wire);
   return NULL;
@@ -78,6 +81,10 @@ static void run(struct redis_store *store, const struct redis_part *parts, size_
   wire->deadline_ns = deadline_ns;
   command(wire, parts, count, reply, write, user);
   remote_wire_put_back(&store->pool, store->mem, wire, reply->kind == REDIS_BROKEN);
+  if (reply->kind == REDIS_BROKEN)
+    atomic_store(&store->fault, "its answer was cut off, too late or not of Redis's protocol");
+  else if (reply->kind == REDIS_ERROR)
+    atomic_store(&store->fault, "the server answered with an error");
 }
 
 static void make_name(const char *name, char out[NAME_BYTES]) {
@@ -140,6 +147,12 @@ static kjit_remote_answer store_remove(void *user, const char *name, uint32_t ti
   run(user, parts, 2, timeout_ms, &reply, NULL, NULL);
   if (reply.kind != REDIS_INTEGER) return KJIT_REMOTE_FAILED;
   return reply.number ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
+}
+
+static void store_why(void *user, char *text, size_t bytes) {
+  struct redis_store *const store = user;
+  const char *const fault = atomic_load(&store->fault);
+  snprintf(text, bytes, "%s", fault ? fault : "of an answer that was not expected");
 }
 
 /* The password is wiped before its memory is given back. */
@@ -205,6 +218,7 @@ kjit_status redis_store_open(kjit_remote_store *out, const struct mem *mem, cons
   out->put = store_put;
   out->exists = store_exists;
   out->remove = store_remove;
+  out->why = store_why;
   out->close = store_close;
   return KJIT_OK;
 }

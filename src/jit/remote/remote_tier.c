@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "jit/remote/remote_internal.h"
 
+#define WHY_BYTES 160
+
 /* Failures in a row that open the circuit, and for how long. */
 #define FAILURES_MAX 3
 #define PAUSE_NS     ((int64_t)10 * 1000000000)
@@ -32,10 +34,13 @@ void remote_tier_note(struct remote *remote, struct remote_tier *tier, kjit_remo
   }
   count_add(remote->counters, COUNT_remote_errors, 1);
   atomic_store(&tier->open_until_ns, remote_now_ns(remote) + PAUSE_NS);
-  if (atomic_fetch_add(&tier->failures, 1) + 1 == FAILURES_MAX)
-    log_write(remote->log, KJIT_LOG_WARNING,
-              "remote: %s failed %d times in a row: it is left alone and tried every %d s", tier->title, FAILURES_MAX,
-              (int)(PAUSE_NS / 1000000000));
+  if (atomic_fetch_add(&tier->failures, 1) + 1 != FAILURES_MAX) return;
+  char why[WHY_BYTES] = "";
+  if (tier->store.why) tier->store.why(tier->store.user, why, sizeof why);
+  why[sizeof why - 1] = '\0';
+  log_write(remote->log, KJIT_LOG_WARNING,
+            "remote: %s failed %d times in a row%s%s: it is left alone and tried every %d s", tier->title, FAILURES_MAX,
+            *why ? ", the last time because " : "", why, (int)(PAUSE_NS / 1000000000));
 }
 
 /* An object under way. */

@@ -19,6 +19,7 @@
 struct script {
   int lasts_ms;
   long codes[8];
+  int fails[8]; /* libcurl's code; 0: it goes well */
   const char *bodies[8];
   long asked_ms[8]; /* the time limits of the requests */
 };
@@ -35,6 +36,7 @@ static int follow_script(struct fake_curl *curl) {
   while (remote_clock_ns() < until_ns)
     usleep(1000);
   curl->code = script->codes[at];
+  if (script->fails[at]) return script->fails[at];
   const char *const body = script->bodies[at];
   return body && !fake_curl_body(curl, body, strlen(body)) ? 23 : CURL_OK;
 }
@@ -153,6 +155,22 @@ static void test_curl_store__codes_mean_what_http_says(void **state) {
   }
 }
 
+/* The last failure, as a log line has it. */
+static void test_curl_store__says_why_it_failed(void **state) {
+  (void)state;
+  struct script script = {.codes = {500, 500, 500}, .fails = {0, 7, 0}};
+  char text[80];
+  kjit_remote_store store = open_store(&script);
+  static const char *const wanted[] = {"the server answered 500", "of libcurl's error 7 (Could not connect to server)",
+                                       "the server answered 500"};
+  for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(KJIT_REMOTE_FAILED, store.get(store.user, NAME, TOTAL_MS, write_nothing, NULL));
+    store.why(store.user, text, sizeof text);
+    assert_string_equal(wanted[i], text);
+  }
+  store.close(store.user);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_curl_store__lease_of_several_requests_keeps_one_bound),
@@ -162,6 +180,7 @@ int main(void) {
       cmocka_unit_test(test_curl_store__release_keeps_one_bound),
       cmocka_unit_test(test_curl_store__server_without_conditions_has_no_leases),
       cmocka_unit_test(test_curl_store__codes_mean_what_http_says),
+      cmocka_unit_test(test_curl_store__says_why_it_failed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

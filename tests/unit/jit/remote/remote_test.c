@@ -50,6 +50,46 @@ static void test_remote__failures_open_the_circuit(void **state) {
   assert_int_equal((uint64_t)calls, count(fleet, COUNT_remote_errors));
 }
 
+static void say_why(void *user, char *text, size_t bytes) {
+  (void)user;
+  snprintf(text, bytes, "the disk is full");
+}
+
+/* The line with which a store is left alone, of a log that many threads write. */
+struct left_alone {
+  pthread_mutex_t mutex;
+  char line[256];
+};
+
+static void find_line(void *user, kjit_log_level level, const char *line) {
+  struct left_alone *const found = user;
+  (void)level;
+  if (!strstr(line, "left alone")) return;
+  pthread_mutex_lock(&found->mutex);
+  snprintf(found->line, sizeof found->line, "%s", line);
+  pthread_mutex_unlock(&found->mutex);
+}
+
+static void test_remote__store_that_is_left_alone_is_logged_with_the_cause(void **state) {
+  struct fleet *fleet = *state;
+  struct left_alone found = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  static const char *const wanted[] = {"remote: memory failed 3 times in a row: it is left alone and tried every 10 s",
+                                       "remote: memory failed 3 times in a row, the last time because the disk is "
+                                       "full: it is left alone and tried every "
+                                       "10 s"};
+  atomic_store(&fleet->stores[0].fails, 1);
+  for (size_t i = 0; i < 2; i++) {
+    fleet->tables[0].why = i ? say_why : NULL;
+    fleet->world->log = (struct log){find_line, &found, KJIT_LOG_WARNING};
+    next_machine(fleet);
+    for (long number = 1; number <= 10; number++)
+      get(fleet, number);
+    builder_destroy(fleet->world->builder); /* waits for the thread that writes */
+    fleet->world->builder = NULL;
+    assert_string_equal(wanted[i], found.line);
+  }
+}
+
 static void test_remote__gigabyte_of_nothing_is_refused(void **state) {
   struct fleet *fleet = *state;
   atomic_store(&fleet->stores[0].lies, 1);
@@ -196,6 +236,7 @@ int main(void) {
       CASE(hit_is_filled_back_into_the_folder),
       CASE(farther_hit_is_filled_back_into_the_nearer_store),
       CASE(failures_open_the_circuit),
+      CASE(store_that_is_left_alone_is_logged_with_the_cause),
       CASE(gigabyte_of_nothing_is_refused),
       CASE(flipped_and_cut_entries_are_refused_and_replaced),
       CASE(entry_of_another_key_is_refused),
