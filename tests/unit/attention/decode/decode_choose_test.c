@@ -37,6 +37,24 @@ static void test_decode_choose__one_query_of_few_narrow_heads_is_its_own(void **
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
 }
 
+/* One step for up to 208 keys, which a thread has registers for. */
+static void test_decode_choose__hardly_more_keys_than_a_step_are_one(void **state) {
+  static const struct {
+    int64_t keys, columns;
+    int32_t tile_n;
+  } expected[] = {{128, 64, 128}, {130, 64, 160}, {160, 64, 160}, {161, 64, 208},
+                  {208, 64, 208}, {209, 64, 128}, {150, 40, 160}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem = problem_of(7, 32, 2, 1, expected[i].keys, expected[i].columns);
+    kjit_attention_decode_sm90_config config;
+    kjit_error error = {0};
+    assert_status(KJIT_OK, decode_choose(&problem, &h100, &config, &error), &error);
+    assert_status(KJIT_OK, decode_check(&config, &error), &error);
+    assert_int_equal(expected[i].tile_n, config.tile_n);
+  }
+}
+
 static void test_decode_choose__configs_of_every_head_size_are_legal(void **state) {
   (void)state;
   for (int64_t columns = 8; columns <= 256; columns += 8)
@@ -314,6 +332,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
       cmocka_unit_test(test_decode_choose__one_query_of_few_narrow_heads_is_its_own),
+      cmocka_unit_test(test_decode_choose__hardly_more_keys_than_a_step_are_one),
       cmocka_unit_test(test_decode_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),
