@@ -128,6 +128,9 @@ static void test_sm90_tiles_parts__slow_memory_takes_rounds_of_whole_tiles(void 
   assert_int_equal(chosen_on(&rows, H200_GB_S).split, 1);
   assert_int_equal(chosen_on(&one_round, H100_GB_S).split, 1);
   assert_int_equal(chosen_on(&gains, H100_GB_S).split, 1);
+  const kjit_attention_problem most_of_one = few_rows(1, 96, 78, 16043, 64), less = few_rows(1, 60, 78, 16043, 64);
+  assert_int_equal(chosen_on(&most_of_one, H100_GB_S).split, 0);
+  assert_int_equal(chosen_on(&less, H100_GB_S).split, 1);
 }
 
 /* 252 queries fill two tiles of 128 and hardly more than one of 192: 295 us with three consumers on an H200, 232 with
