@@ -87,6 +87,30 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* Slow memory and heads of more than 192 columns, of which shared memory holds two steps of 64 keys: the longest steps
+ * that keep what is on their way below 10 MB of lines. For tiles that are an eighth to two fifths of the
+ * multiprocessors: an H100 takes, us, with 64 keys and so, 48 tiles of 216 columns over 11,792 keys 266 and 203, 32 over
+ * 11,489 157 and 146, 24 of 232 over 14,674 158 and 141, 24 of 256 over 11,209 109 and 106, heads first, over 13,061 125
+ * and 127, 20 of 240 over 17,944 135 and 132. More and fewer tiles are slower so: 11 of 208 over 37,606 131 and 134, 64
+ * of 216 over 5,538 122 and 125, 168 over 3,377 209 and 233. */
+static bool choose_few_bytes_of_wide(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                                     const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { STEPS = 3, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
+  static const int32_t steps[STEPS] = {64, 48, 32};
+  const int64_t row_bytes = 2 * decode_line_bytes(columns);
+  const int64_t count = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns <= DECODE_FEW_BYTES_COLUMNS) return false;
+  if (count * 8 < all || count * 5 > all * 2 || decode_key_bytes(problem) < DECODE_LEAST_BYTES) return false;
+  config->stages = STAGES;
+  for (size_t i = 0; i < STEPS; i++) {
+    set_blocks(config, steps[i], 1);
+    const struct decode_tiles tiles = decode_tiles_of(problem, config);
+    const int64_t runs = integer_min(decode_plan_of(&tiles, config, card).runs, card->multiprocessors);
+    if (runs * steps[i] * STAGES * row_bytes <= MOST_BYTES_UNDER_WAY && decode_fits(config)) return true;
+  }
+  return decode_fits(config);
+}
+
 /* Slow memory, more rows than a warp's, heads of 64 to 128 columns, and more of them than multiprocessors: two blocks
  * of threads, which take all of them at once, with the longest steps that keep what is on their way below 10 MB of
  * lines. 40 rows of 240 heads over 2,000 keys of 96 columns take 76.5 us on an H100 with steps of 32 keys, 79.6 with 48
@@ -230,6 +254,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   if (choose_one_step(problem, columns, card, config)) return;
   if (choose_few_keys(problem, rows, columns, card, config)) return;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
+  if (choose_few_bytes_of_wide(problem, rows, columns, card, config)) return;
   if (choose_side_by_side(problem, rows, columns, card, config)) return;
   if (choose_two_steps(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
