@@ -55,6 +55,27 @@ static void test_decode_choose__hardly_more_keys_than_a_step_are_one(void **stat
   }
 }
 
+/* Where attention_sm90 would give a few multiprocessors a second tile; 0 keys: not its own. */
+static void test_decode_choose__few_second_tiles_go_side_by_side(void **state) {
+  static const struct {
+    int64_t batch, heads_q, heads_kv, seq_q, keys, columns;
+    int32_t tile_n;
+  } expected[] = {{7, 40, 20, 16, 11341, 64, 128}, {24, 12, 6, 28, 12907, 64, 128}, {31, 40, 5, 4, 11321, 64, 96},
+                  {9, 20, 20, 40, 5000, 64, 96},   {4, 48, 48, 44, 10137, 64, 96},  {16, 14, 14, 44, 5000, 64, 0},
+                  {9, 20, 20, 40, 5000, 128, 0},   {1, 100, 100, 40, 12000, 40, 0}, {11, 20, 20, 41, 7151, 48, 0},
+                  {1, 80, 80, 40, 12000, 40, 128}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem = problem_of(expected[i].batch, expected[i].heads_q, expected[i].heads_kv,
+                                                      expected[i].seq_q, expected[i].keys, expected[i].columns);
+    kjit_attention_decode_sm90_config config;
+    kjit_error error = {0};
+    const kjit_status status = decode_choose(&problem, &h100, &config, &error);
+    assert_int_equal(expected[i].tile_n ? KJIT_OK : KJIT_ERR_UNSUPPORTED, status);
+    if (status == KJIT_OK) assert_int_equal(expected[i].tile_n, config.tile_n);
+  }
+}
+
 static void test_decode_choose__configs_of_every_head_size_are_legal(void **state) {
   (void)state;
   for (int64_t columns = 8; columns <= 256; columns += 8)
@@ -334,6 +355,7 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
       cmocka_unit_test(test_decode_choose__one_query_of_few_narrow_heads_is_its_own),
       cmocka_unit_test(test_decode_choose__hardly_more_keys_than_a_step_are_one),
+      cmocka_unit_test(test_decode_choose__few_second_tiles_go_side_by_side),
       cmocka_unit_test(test_decode_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),
