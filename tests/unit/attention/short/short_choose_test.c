@@ -181,6 +181,11 @@ static void test_short_choose__slow_memory_takes_heads_alone_or_one_block(void *
                   {8192, 96, 96, 2, 3},
                   {4096, 200, 128, 1, 2}};
   (void)state;
+  kjit_attention_problem triangle = problem_of(8192, 128, 128, 64);
+  kjit_attention_short_sm90_config config;
+  triangle.flags = KJIT_ATTENTION_CAUSAL;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, short_choose(&triangle, &h100, &config, NULL));
+  assert_int_equal(KJIT_OK, choose(&triangle, &config));
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const kjit_attention_problem problem = problem_of(expected[i].pairs, expected[i].seq_q, expected[i].seq_kv, 64);
     kjit_attention_short_sm90_config here, there;

@@ -83,6 +83,26 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
   }
 }
 
+/* Heads of 64 columns under a causal mask take one step. */
+static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void **state) {
+  const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
+  kjit_attention_problem problem = few_keys(128, 128, 64);
+  kjit_attention_sm90_config config;
+  kjit_error error = {0};
+  (void)state;
+  problem.batch = 8192;
+  problem.heads_q = problem.heads_kv = 1;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  assert_true(sm90_takes_few_keys(&problem, &h100));
+  assert_false(sm90_takes_few_keys(&problem, &h200));
+  assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+  assert_int_equal(config.consumers, 2);
+  assert_int_equal(config.tile_n, 128);
+  assert_int_equal(config.o_chunks, 1);
+  problem.seq_q = problem.seq_kv = 112;
+  assert_false(sm90_takes_few_keys(&problem, &h100));
+}
+
 /* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
@@ -138,6 +158,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
+      cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle),
       cmocka_unit_test(test_sm90_suit_variant__few_keys_take_whole_steps),
   };
   return cmocka_run_group_tests_name("sm90_output", tests, NULL, NULL);
