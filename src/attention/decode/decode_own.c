@@ -92,6 +92,13 @@ static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t 
          (decode_is_odd(problem->head_dim) || widest(problem) == DECODE_BAND_COLUMNS);
 }
 
+/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
+ */
+static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
+  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
+         problem->heads_q / problem->heads_kv <= DECODE_WARP_ROWS && widest(problem) <= DECODE_BAND_COLUMNS;
+}
+
 /* So many tiles that each multiprocessor has one, or nearly: attention_sm90 computes a step while it loads the next
  * two, so that a multiprocessor reads 45 to 58 bytes a ns, and 60 to 90 of them all that memory gives. Here a block of
  * threads waits for each step, and parts that would make it up have to be merged. us, here and there, on an H200 and an
@@ -109,13 +116,16 @@ static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t 
  * (one row of 84 heads over 5,596 keys of 240 columns) and 2.52 (16 of 105 over 5,515 of 224), and there 2.60 (32 of
  * 110 over 3,341 of 224), 2.66 (2 of 220 over 3,311 of 176) and 2.86 (8 of 104 over 4,682 of 256). But most rows of
  * their boxes lie in two lines, of which an SM gets one in 1.6 to 1.8 ns, so that it reads no more than 36 bytes a ns.
- */
+ *
+ * One query of up to 208 keys of 64 columns is one step here, us, here and there, on an H200: 64 heads over 174 keys of
+ * 2 batch entries 7.6 and 8.9, over 200 7.8 and 8.1, 96 over 71 6.6 and 7.2, 119 over 205 7.3 and 8.0. */
 static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
   const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
   const bool has_few_bytes = is_read_by_few_bytes(problem, rows, card), is_wide = columns > DECODE_FEW_BYTES_COLUMNS;
   if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
   if (has_few_bytes && !is_wide) return false;
+  if (is_one_query_of_few_heads(problem, card) && problem->seq_kv <= DECODE_LONGEST_STEP) return false;
   if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
   return heads * (has_few_bytes ? WIDE_BYTES_A_US : WHOLE_BYTES_A_US) >= card->memory_bytes_a_us;
 }
@@ -167,13 +177,6 @@ bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64
  * rows of 20 heads over 383 keys of 152 columns 31 and 12, and no shape tried was slower there. */
 static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t rows) {
   return rows > FEW_ROWS / 2 && widest(problem) > WIDE_COLUMNS;
-}
-
-/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
- */
-static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
-  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
-         problem->heads_q / problem->heads_kv <= DECODE_WARP_ROWS && widest(problem) <= DECODE_BAND_COLUMNS;
 }
 
 /* Up to 256 keys of so many heads that a launch mostly reads, with slow memory: attention_short_sm90 reads all keys of

@@ -35,6 +35,11 @@ static void test_decode_choose__one_query_of_few_narrow_heads_is_its_own(void **
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&wide, &config));
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&queries, &config));
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
+  const kjit_attention_problem most = problem_of(2, 128, 64, 1, 174, 64),
+                               more_keys = problem_of(2, 128, 64, 1, 209, 64);
+  assert_int_equal(KJIT_OK, choose(&most, &config));
+  assert_int_equal(208, config.tile_n);
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&more_keys, &config));
 }
 
 /* One step for up to 208 keys, which a thread has registers for. */
