@@ -87,15 +87,40 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* Slow memory and heads of more than 192 columns, of which shared memory holds two steps of 64 keys: the longest steps
+ * that keep what is on their way below 10 MB of lines. For tiles that are an eighth to two fifths of the
+ * multiprocessors: an H100 takes, us, with 64 keys and so, 48 tiles of 216 columns over 11,792 keys 266 and 203, 32
+ * over 11,489 157 and 146, 24 of 232 over 14,674 158 and 141, 24 of 256 over 11,209 109 and 106, heads first, over
+ * 13,061 125 and 127, 20 of 240 over 17,944 135 and 132. More and fewer tiles are slower so: 11 of 208 over 37,606 131
+ * and 134, 64 of 216 over 5,538 122 and 125, 168 over 3,377 209 and 233. */
+static bool choose_few_bytes_of_wide(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                                     const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { STEPS = 3, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
+  static const int32_t steps[STEPS] = {64, 48, 32};
+  const int64_t row_bytes = 2 * decode_line_bytes(columns);
+  const int64_t count = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns <= DECODE_FEW_BYTES_COLUMNS) return false;
+  if (count * 8 < all || count * 5 > all * 2 || decode_key_bytes(problem) < DECODE_LEAST_BYTES) return false;
+  config->stages = STAGES;
+  for (size_t i = 0; i < STEPS; i++) {
+    set_blocks(config, steps[i], 1);
+    const struct decode_tiles tiles = decode_tiles_of(problem, config);
+    const int64_t runs = integer_min(decode_plan_of(&tiles, config, card).runs, card->multiprocessors);
+    if (runs * steps[i] * STAGES * row_bytes <= MOST_BYTES_UNDER_WAY && decode_fits(config)) return true;
+  }
+  return decode_fits(config);
+}
+
 /* Slow memory, more rows than a warp's, heads of 64 to 128 columns, and more of them than multiprocessors: two blocks
  * of threads, which take all of them at once, with the longest steps that keep what is on their way below 10 MB of
  * lines. 40 rows of 240 heads over 2,000 keys of 96 columns take 76.5 us on an H100 with steps of 32 keys, 79.6 with 48
  * and 85.2 with 64; 44 rows of 144 heads over 5,702 keys 126 with 64 (L2 fetches whole lines) and 141 with 48; 4 rows
- * of 168 heads over 9,825 keys of 64 columns 157 with 64 and 154 with 96. */
+ * of 168 heads over 9,825 keys of 64 columns 157 with 64 and 154 with 96; 32 rows of 140 over 11,341 153 with 128 and
+ * 163 with 96, 56 of 144 over 12,907 184 and 188, but 32 of 155 over 11,321 180 and 175. */
 static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                                 const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEPS = 4, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
-  static const int32_t steps[STEPS] = {96, 64, 48, 32};
+  enum { STEPS = 5, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
+  static const int32_t steps[STEPS] = {128, 96, 64, 48, 32};
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const int64_t row_bytes = 2 * decode_line_bytes(columns);
   if (!decode_has_slow_memory(card) || rows <= DECODE_WARP_ROWS || tiles <= all || tiles > 2 * all) return false;
@@ -146,6 +171,19 @@ static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows,
     set_blocks(config, STEP, BLOCKS_OF_NARROW);
   else
     set_blocks(config, is_emptier ? SHORT_STEP : STEP, BLOCKS);
+  return decode_fits(config);
+}
+
+/* One query over hardly more keys than a step of 128: one longer step, because a launch of few tiles takes as long as
+ * its steps, one after the other. 130 keys of 14 heads of 64 columns take 8.6 us on an H100 by two steps of 128. */
+static bool choose_one_step(const kjit_attention_problem *problem, int32_t columns, const struct decode_card *card,
+                            kjit_attention_decode_sm90_config *config) {
+  enum { SHORT_STEP = 128, STEP = 160 };
+  const int64_t tiles = problem->batch * problem->heads_kv, keys = problem->seq_kv;
+  if (problem->seq_q != 1 || tiles > card->multiprocessors || columns > DECODE_BAND_COLUMNS) return false;
+  if (keys <= SHORT_STEP || keys > DECODE_LONGEST_STEP) return false;
+  config->stages = 2;
+  set_blocks(config, keys <= STEP ? STEP : DECODE_LONGEST_STEP, 1);
   return decode_fits(config);
 }
 
@@ -214,8 +252,10 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
+  if (choose_one_step(problem, columns, card, config)) return;
   if (choose_few_keys(problem, rows, columns, card, config)) return;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
+  if (choose_few_bytes_of_wide(problem, rows, columns, card, config)) return;
   if (choose_side_by_side(problem, rows, columns, card, config)) return;
   if (choose_two_steps(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {

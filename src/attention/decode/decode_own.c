@@ -15,6 +15,7 @@ enum {
   LEAST_OF_MANY = 33,          /* the same where there are more key heads than SMs and query heads share them, */
   LEAST_OF_WIDE = 129,         /* also of more than 128 columns */
   LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
+  LEAST_NARROW = 32,           /* columns of narrow heads that were measured */
   WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
   WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted, */
   WIDE_BYTES_A_US = 36000,     /* of more than 192 columns that are no whole lines with so much */
@@ -45,10 +46,13 @@ static int64_t widest(const kjit_attention_problem *problem) {
  * 35 rows of 160 heads over 5,654 keys of 64 columns in parts (1.80 TB/s), and 193 for 32 rows of 180 heads over 5,532
  * of 128 in whole tiles (2.65 TB/s), which are the two rounds as reckoned. 44 rows of 144 heads over 5,702 keys of 96
  * columns, heads first, are 127 here (2.49 TB/s), and 150 and 161 there in whole tiles and in parts; up to 8 rows of
- * 168 heads of 64 and 128 columns are read at 2.7 and 2.8 TB/s here. */
+ * 168 heads of 64 and 128 columns are read at 2.7 and 2.8 TB/s here. Of 64 columns so are up to half as many tiles
+ * again as multiprocessors: 40 rows of 180 heads over 5,000 keys 91.6 and 99.4 us, 44 of 192 over 10,137 183 and 189;
+ * of 128 columns 19 of 224 over 3,596 are 156 here and 148 there. */
 static bool has_few_second_tiles(const kjit_attention_problem *problem, const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
-  return decode_has_slow_memory(card) && heads > all && heads * 10 <= all * 13 && widest(problem) <= WIDE_COLUMNS &&
+  const int64_t most = widest(problem) == DECODE_BAND_COLUMNS ? all * 15 : all * 13;
+  return decode_has_slow_memory(card) && heads > all && heads * 10 <= most && widest(problem) <= WIDE_COLUMNS &&
          decode_key_bytes(problem) >= DECODE_LEAST_BYTES;
 }
 
@@ -56,7 +60,9 @@ static bool has_few_second_tiles(const kjit_attention_problem *problem, const st
  * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
  * of 120 columns: 215 us on an H100 and 171 here), nor where some multiprocessors have two tiles (44 rows of 144 heads
  * over 5,702 keys of 96 columns: 159 and 142; 40 of 240 over 2,000: 79 and 77). But more than half of a tile's rows of
- * so few heads that it splits keys are its own (50 rows of 12 heads over 2,439 keys of 96: 21 and 26). */
+ * so few heads that it splits keys are its own (50 rows of 12 heads over 2,439 keys of 96: 21 and 26). Two stages of
+ * less than 64 columns are faster there from three quarters of a round of tiles on: 40 rows of 100 heads over 12,000
+ * keys of 40 columns 127 here and 112 there, 41 of 220 over 7,151 of 48 columns 204 and 125. */
 static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows,
                                        const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
@@ -64,6 +70,8 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
   if (!decode_has_slow_memory(card) || !decode_is_odd(problem->head_dim))
     return rows >= DECODE_WARP_ROWS && fills && !has_few_second_tiles(problem, card);
   if (rows <= DECODE_WARP_ROWS) return false;
+  const bool is_narrow = widest(problem) < DECODE_BAND_COLUMNS && widest(problem) >= LEAST_NARROW;
+  if (is_narrow && !(problem->flags & KJIT_ATTENTION_CAUSAL) && heads * 4 >= all * 3) return true;
   if (heads > all) return heads > 2 * all || widest(problem) > WIDE_COLUMNS;
   return fills || (rows > FEW_ROWS / 2 && heads * 4 <= all);
 }
@@ -84,6 +92,13 @@ static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t 
          (decode_is_odd(problem->head_dim) || widest(problem) == DECODE_BAND_COLUMNS);
 }
 
+/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
+ */
+static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
+  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
+         problem->heads_q / problem->heads_kv <= DECODE_WARP_ROWS && widest(problem) <= DECODE_BAND_COLUMNS;
+}
+
 /* So many tiles that each multiprocessor has one, or nearly: attention_sm90 computes a step while it loads the next
  * two, so that a multiprocessor reads 45 to 58 bytes a ns, and 60 to 90 of them all that memory gives. Here a block of
  * threads waits for each step, and parts that would make it up have to be merged. us, here and there, on an H200 and an
@@ -101,13 +116,16 @@ static bool is_read_by_few_bytes(const kjit_attention_problem *problem, int64_t 
  * (one row of 84 heads over 5,596 keys of 240 columns) and 2.52 (16 of 105 over 5,515 of 224), and there 2.60 (32 of
  * 110 over 3,341 of 224), 2.66 (2 of 220 over 3,311 of 176) and 2.86 (8 of 104 over 4,682 of 256). But most rows of
  * their boxes lie in two lines, of which an SM gets one in 1.6 to 1.8 ns, so that it reads no more than 36 bytes a ns.
- */
+ *
+ * One query of up to 208 keys of 64 columns is one step here, us, here and there, on an H200: 64 heads over 174 keys of
+ * 2 batch entries 7.6 and 8.9, over 200 7.8 and 8.1, 96 over 71 6.6 and 7.2, 119 over 205 7.3 and 8.0. */
 static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
   const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
   const bool has_few_bytes = is_read_by_few_bytes(problem, rows, card), is_wide = columns > DECODE_FEW_BYTES_COLUMNS;
   if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
   if (has_few_bytes && !is_wide) return false;
+  if (is_one_query_of_few_heads(problem, card) && problem->seq_kv <= DECODE_LONGEST_STEP) return false;
   if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
   return heads * (has_few_bytes ? WIDE_BYTES_A_US : WHOLE_BYTES_A_US) >= card->memory_bytes_a_us;
 }
@@ -159,13 +177,6 @@ bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64
  * rows of 20 heads over 383 keys of 152 columns 31 and 12, and no shape tried was slower there. */
 static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t rows) {
   return rows > FEW_ROWS / 2 && widest(problem) > WIDE_COLUMNS;
-}
-
-/* Three batch entries of 8/4 heads of 64 columns over 84 keys: 6.8 us here on an H100, where attention_sm90 takes 7.9.
- */
-static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, const struct decode_card *card) {
-  return problem->seq_q == 1 && problem->batch * problem->heads_kv <= card->multiprocessors &&
-         problem->heads_q / problem->heads_kv <= DECODE_WARP_ROWS && widest(problem) <= DECODE_BAND_COLUMNS;
 }
 
 /* Up to 256 keys of so many heads that a launch mostly reads, with slow memory: attention_short_sm90 reads all keys of

@@ -7,7 +7,8 @@
 #include "attention/decode/decode_runs.h"
 
 enum {
-  DECODE_WARP_ROWS = 16, /* rows that use all of a warp's products, which a tile makes in any case */
+  DECODE_WARP_ROWS = 16,     /* rows that use all of a warp's products, which a tile makes in any case */
+  DECODE_LONGEST_STEP = 208, /* keys of a step of up to 64 columns: of more a thread has too few registers */
   DECODE_LEAST_BYTES =
       32 << 20, /* of K and V, from which on a launch does not mostly wait for its first and last steps */
   DECODE_FEW_BYTES_COLUMNS = 192 /* columns up to which slow memory is read by few bytes on their way */

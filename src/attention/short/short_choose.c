@@ -93,6 +93,10 @@ static kjit_status check_own(const kjit_attention_problem *problem, const struct
         error, KJIT_ERR_UNSUPPORTED,
         "seq_kv is %lld: with slow memory many tiles of so few keys with %lld columns are attention_sm90's",
         (long long)problem->seq_kv, (long long)problem->head_dim);
+  if (sm90_takes_long_heads(problem, card))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_kv is %lld: attention_short_sm90 has room for one tile of Q alone, of many with %lld columns",
+                     (long long)problem->seq_kv, (long long)problem->head_dim);
   if (is_long_triangle(problem))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: attention_short_sm90 takes up to %d keys of causal queries with 64 columns and "

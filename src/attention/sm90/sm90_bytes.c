@@ -34,7 +34,8 @@ enum {
   LEAST_KEYS = 256,   /* with fewer keys a tile is mostly its beginning and its end */
   LEAST_STEP = 48,    /* keys of a step, and */
   LEAST_OF_MANY = 64, /* with several rounds; fewer pay with slow memory alone */
-  LEAST_COLUMNS = 64, /* heads of fewer were not measured */
+  LEAST_COLUMNS = 64, /* heads of fewer have a rule of their own, */
+  LEAST_NARROW = 32,  /* from so many columns on */
   SHORT_KEYS = 512, /* with fewer keys one round of tiles takes short steps, because the first one is waited for: of */
   SHORT_STEP = 64,  /* so many keys */
   LEAST_SHARE = 6,  /* multiprocessors for each tile, with more of which bytes do not matter */
@@ -87,14 +88,63 @@ bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_
   return is_bound_by_memory(problem, &tiles, card, config);
 }
 
+/* Slow memory and tiles of less than 64 columns, up to two rounds of them: two stages of 128 keys. Of steps of 96 keys
+ * and of three and four stages of 128 an H100 takes, us: 40 columns, 128 tiles over 19,404 keys 216 (211, -, 251), 100
+ * over 12,000 112 (110, 121, 125), heads first, 120 over 9,000 95.3 (94.8, 97.3, 97.4); 48 columns, 220 over 7,151 125
+ * (129, 145, -); 56 columns, heads first, 112 over 6,060 71.0 (69.5, 72.9, 73.4). More rounds are as fast with more
+ * stages: 32 columns, 1,236 over 2,493 172 (185, 163, 164). */
+static bool is_narrow_with_slow_memory(const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
+                                       const struct sm90_card *card, const kjit_attention_sm90_config *config) {
+  const int64_t columns = integer_min(config->head_dim, config->head_dim_v);
+  return columns >= LEAST_NARROW && columns < LEAST_COLUMNS && sm90_has_slow_memory(card) && config->consumers == 1 &&
+         !config->split && !config->causal && problem->seq_kv >= LEAST_KEYS && sm90_tiles_read_alone(tiles) &&
+         tiles->count * LEAST_SHARE >= (int64_t)card->multiprocessors &&
+         tiles->count <= 2 * (int64_t)card->multiprocessors;
+}
+
+/* Slow memory, whole tiles of two consumers that read keys alone, and a few multiprocessors that have a second one: as
+ * twice as many tiles of one consumer, neighbouring ones of which read the same keys, multiprocessors end more nearly
+ * together. They take three stages of 128 keys, or two where three are too many bytes of pairs of tiles. On an H100,
+ * us, with two consumers, in parts where that is faster, and so: 64 columns, 78 rows of 168 heads over 6,991 keys 163
+ * and 136 (two stages 142), 102 of 160 over 6,462 155 and 128 (134); 128 columns, 108 of 160 over 5,477 194 and 181
+ * (three stages 184), 90 of 180 over 4,500 166 and 157 (158). But 94 of 96 heads 166 and 197, 86 of 228 of 160 columns
+ * 146 and 155. */
+static bool halve_tiles(const kjit_attention_problem *problem, const struct sm90_card *card, int64_t most,
+                        kjit_attention_sm90_config *config) {
+  enum { PAIR = 2, MOST_COLUMNS = 128, LEAST_BYTES = 32 << 20, MOST_TENTHS = 14, HALVED_STEPS = 2 };
+  const int64_t all = card->multiprocessors, row = 2 * ((int64_t)config->head_dim + config->head_dim_v);
+  kjit_attention_sm90_config half = *config, pair = *config;
+  pair.consumers = PAIR;
+  half.consumers = 1;
+  half.ping_pong = half.split = pair.split = 0;
+  const struct sm90_tiles pairs = sm90_tiles_of(problem, &pair), halves = sm90_tiles_of(problem, &half);
+  if (!sm90_has_slow_memory(card) || config->consumers > PAIR || config->causal || problem->seen_keys) return false;
+  if (config->head_dim % LEAST_COLUMNS || config->head_dim_v % LEAST_COLUMNS) return false;
+  if (integer_max(config->head_dim, config->head_dim_v) > MOST_COLUMNS || pairs.key_bytes < LEAST_BYTES) return false;
+  if (!sm90_tiles_read_alone(&pairs) || halves.query_tiles != PAIR) return false;
+  if (pairs.count <= all || pairs.count * 10 > all * MOST_TENTHS) return false;
+  for (size_t i = 0; i < HALVED_STEPS; i++) {
+    if (steps[i].keys * steps[i].stages * row * all / PAIR > most || !set_step(&half, steps[i].keys, steps[i].stages))
+      continue;
+    *config = half;
+    return true;
+  }
+  return false;
+}
+
 void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_card *card,
                       kjit_attention_sm90_config *config) {
+  const int64_t most = FLYING + FLYING_NS * card->memory_bytes_a_ns;
+  if (halve_tiles(problem, card, most, config)) return;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   const int64_t row = line_bytes(config->head_dim) + line_bytes(config->head_dim_v);
   const int64_t row_bytes = row * integer_min(tiles.count, card->multiprocessors);
-  const int64_t most = FLYING + FLYING_NS * card->memory_bytes_a_ns;
   const bool has_rounds = tiles.count > card->multiprocessors;
   const int32_t least = sm90_has_slow_memory(card) ? 0 : has_rounds ? LEAST_OF_MANY : LEAST_STEP;
+  if (is_narrow_with_slow_memory(problem, &tiles, card, config)) {
+    set_step(config, steps[1].keys, steps[1].stages);
+    return;
+  }
   if (!is_bound_by_memory(problem, &tiles, card, config)) return;
   for (size_t i = 0; i < STEPS; i++) {
     const bool is_last = i + 1 == STEPS || steps[i].keys <= least;

@@ -31,6 +31,9 @@ bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_
  */
 bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card);
 
+/* The same of keys that leave attention_short_sm90 room for one tile of Q alone. */
+bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card);
+
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */

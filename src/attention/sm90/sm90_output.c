@@ -84,12 +84,38 @@ static bool has_few_keys_side_by_side(const kjit_attention_problem *problem) {
          problem->heads_q == problem->heads_kv && problem->seq_q >= LEAST_QUERIES && problem->seq_q <= MOST_QUERIES;
 }
 
+/* Under a causal mask heads of 64 columns are a little faster here too, in one step: on an H100, us, here, by
+ * attention_short_sm90 and by cuDNN: 128 tokens of 512 x 12 heads 140.9, 143.7 and 141.1, of 512 x 16 184.4, 186.8 and
+ * 184.8, heads first, of 256 x 16 96.3, 98.0 and 97.4, 120 of 313 x 48 306.7, 311.5 and 307.4. */
+static bool has_triangles_of_one_line(const kjit_attention_problem *problem) {
+  enum { COLUMNS = 64, LEAST_LENGTH = 113 };
+  return problem->head_dim == COLUMNS && problem->head_dim_v == COLUMNS && problem->heads_q == problem->heads_kv &&
+         problem->seq_kv >= LEAST_LENGTH && problem->seq_q >= LEAST_LENGTH && problem->seq_q <= ROWS;
+}
+
 bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card) {
   enum { LEAST = 65, MOST = 128, ROUNDS = 32 };
   const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
-  return sm90_has_slow_memory(card) && !(problem->flags & KJIT_ATTENTION_CAUSAL) && problem->seq_kv >= LEAST &&
-         problem->seq_kv <= MOST && groups >= ROUNDS * (int64_t)card->multiprocessors &&
-         (has_few_keys_of_whole_lines(problem) || has_few_keys_side_by_side(problem));
+  if (!sm90_has_slow_memory(card) || problem->seq_kv < LEAST || problem->seq_kv > MOST) return false;
+  if (groups < ROUNDS * (int64_t)card->multiprocessors) return false;
+  if (problem->flags & KJIT_ATTENTION_CAUSAL) return has_triangles_of_one_line(problem);
+  return has_few_keys_of_whole_lines(problem) || has_few_keys_side_by_side(problem);
+}
+
+/* Of 161 to 192 keys of 72 to 128 columns attention_short_sm90 has room for one tile of Q for each of two consumers.
+ * Here, where as many queries are one tile of three consumers, or one and a half of two: us, here and there, on an
+ * H200: 128 columns, 97 x 6 x 189 37.4 and 43.8, heads first, 188 x 12 x 174 117 and 132; 112 columns, 132 x 32 x 185
+ * 194 and 227; 72 columns, 273 x 12 x 188 141 and 174; 88 columns, heads first, 396 x 1 x 174 24.6 and 29.3; on an
+ * H100 46.6 and 52.7 of the first, heads first, 189 x 12 x 178 147 and 161. With 136 keys of 128 columns it is the
+ * other way round on an H200: 178 and 159. */
+bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card) {
+  enum { LEAST = 161, MOST = 192, LEAST_QUERIES = 129, LEAST_COLUMNS = 72, ROUNDS = 8 };
+  const int64_t columns = integer_max(problem->head_dim, problem->head_dim_v);
+  const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
+  return !(problem->flags & KJIT_ATTENTION_CAUSAL) && problem->heads_q == problem->heads_kv &&
+         problem->seq_kv >= LEAST && problem->seq_kv <= MOST && problem->seq_q >= LEAST_QUERIES &&
+         problem->seq_q <= MOST && columns >= LEAST_COLUMNS && columns <= MOST_COLUMNS &&
+         groups >= ROUNDS * (int64_t)card->multiprocessors;
 }
 
 static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is_narrow) {
@@ -111,7 +137,10 @@ static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct
   if (!has_few_keys_of_parts(problem, is_narrow) && !has_two_steps) return false;
   kjit_attention_sm90_config with = *config;
   with.packed = 1;
-  if (!is_narrow || has_two_steps) {
+  if (has_two_steps && config->causal) {
+    with.consumers = CONSUMERS;
+    with.tile_n = KEYS;
+  } else if (!is_narrow || has_two_steps) {
     with.consumers = CONSUMERS;
     with.tile_n = (int32_t)integer_max(integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS), LEAST_KEYS);
   }
@@ -124,9 +153,28 @@ static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct
   return true;
 }
 
+/* Two steps of 96 keys: of wide heads by two consumers, with O in memory of its own, of others by three. */
+static bool keep_of_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card,
+                               kjit_attention_sm90_config *config) {
+  enum { STEP = 96, MOST_OF_THREE = 112 };
+  if (!sm90_takes_long_heads(problem, card)) return false;
+  kjit_attention_sm90_config with = *config;
+  const bool has_three = integer_max(config->head_dim, config->head_dim_v) <= MOST_OF_THREE;
+  with.packed = 1;
+  with.consumers = has_three ? 3 : CONSUMERS;
+  with.tile_n = STEP;
+  with.stages = 2;
+  with.q_buffers = 2;
+  with.o_chunks = has_three ? 0 : sm90_chunks(config->head_dim_v);
+  if (!sm90_fits(&with)) return false;
+  *config = with;
+  return true;
+}
+
 void sm90_keep_output(const kjit_attention_problem *problem, const struct sm90_card *card, bool is_triangle,
                       kjit_attention_sm90_config *config) {
   if (config->consumers == 1 || config->split || keep_of_few_keys(problem, card, config)) return;
+  if (keep_of_long_heads(problem, card, config)) return;
   if (config->packed > 1 || !gains(problem, is_triangle)) return;
   kjit_attention_sm90_config with = *config;
   with.consumers = CONSUMERS;

@@ -97,7 +97,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   const bool has_three =
       sm90_steps_of(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > SM90_FEW_KEYS;
   const bool has_two_steps =
-      config->o_chunks > 0 && config->tile_n < SM90_FEW_KEYS; /* sm90_output.c: because of its O */
+      config->o_chunks > 0 && config->tile_n % SM90_FEW_KEYS; /* sm90_output.c: because of its O */
   if (config->q_buffers == 2) config->o_chunks = 0; /* windows of 64 columns lost 4 % by it, documents gained 5 */
   if (config->q_buffers == 2 && has_two_steps) {
     const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS);

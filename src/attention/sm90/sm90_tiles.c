@@ -228,18 +228,19 @@ static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocesso
   return tiles->count * 5 >= rounds * multiprocessors * 4;
 }
 
-/* What parts have to gain, in the units of the model. With slow memory tiles that read keys alone, more of them than
- * SMs, wait for memory in parts as they do whole: parts take 1.3 to 1.6 times what is reckoned, whole tiles 1.1 to 1.2.
- * On an H100, us, whole and in parts, and what is reckoned of both: 144 tiles of 44 rows and 96 columns 159 and 165 to
- * 187 (136 and 113), heads first 150 and 155 to 161, 144 of 92 rows and 208 columns 231 and 266 to 306 (203 and 181),
- * heads first 218 and 251 to 280, 160 of 100 rows and 144 columns 167 and 196 (146 and 132). 160 of 108 rows over 5,477
- * keys of 128 columns took 212 in parts (176 and 161). */
+/* What parts have to gain, in the units of the model. With slow memory tiles that read keys alone, one for every
+ * second SM and more, wait for memory in parts as they do whole: parts take 1.3 to 1.6 times what is reckoned, whole
+ * tiles 1.1 to 1.2. On an H100, us, whole and in parts, and what is reckoned of both: 144 tiles of 44 rows and 96
+ * columns 159 and 165 to 187 (136 and 113), heads first 150 and 155 to 161, 144 of 92 rows and 208 columns 231 and 266
+ * to 306 (203 and 181), heads first 218 and 251 to 280, 160 of 100 rows and 144 columns 167 and 196 (146 and 132). 160
+ * of 108 rows over 5,477 keys of 128 columns took 212 in parts (176 and 161). */
 static int64_t least_gain(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t whole,
                           const struct sm90_card *card) {
   enum { DOUBT_PERCENT = 17 };
   const bool is_many = tiles->count >= card->multiprocessors;
   const int64_t gain = (is_many ? MERGE_OF_MANY : 0) + (config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE : 0);
-  const bool waits = is_many && sm90_has_slow_memory(card) && sm90_tiles_read_alone(tiles);
+  const bool is_half = 2 * tiles->count >= card->multiprocessors;
+  const bool waits = is_half && sm90_has_slow_memory(card) && sm90_tiles_read_alone(tiles);
   return integer_max(sm90_card_cycles(card, gain), waits ? whole * DOUBT_PERCENT / 100 : 0);
 }
 

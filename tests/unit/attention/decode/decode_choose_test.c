@@ -35,6 +35,50 @@ static void test_decode_choose__one_query_of_few_narrow_heads_is_its_own(void **
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&wide, &config));
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&queries, &config));
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
+  const kjit_attention_problem most = problem_of(2, 128, 64, 1, 174, 64),
+                               more_keys = problem_of(2, 128, 64, 1, 209, 64);
+  assert_int_equal(KJIT_OK, choose(&most, &config));
+  assert_int_equal(208, config.tile_n);
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&more_keys, &config));
+}
+
+/* One step for up to 208 keys, which a thread has registers for. */
+static void test_decode_choose__hardly_more_keys_than_a_step_are_one(void **state) {
+  static const struct {
+    int64_t keys, columns;
+    int32_t tile_n;
+  } expected[] = {{128, 64, 128}, {130, 64, 160}, {160, 64, 160}, {161, 64, 208},
+                  {208, 64, 208}, {209, 64, 128}, {150, 40, 160}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem = problem_of(7, 32, 2, 1, expected[i].keys, expected[i].columns);
+    kjit_attention_decode_sm90_config config;
+    kjit_error error = {0};
+    assert_status(KJIT_OK, decode_choose(&problem, &h100, &config, &error), &error);
+    assert_status(KJIT_OK, decode_check(&config, &error), &error);
+    assert_int_equal(expected[i].tile_n, config.tile_n);
+  }
+}
+
+/* Where attention_sm90 would give a few multiprocessors a second tile; 0 keys: not its own. */
+static void test_decode_choose__few_second_tiles_go_side_by_side(void **state) {
+  static const struct {
+    int64_t batch, heads_q, heads_kv, seq_q, keys, columns;
+    int32_t tile_n;
+  } expected[] = {{7, 40, 20, 16, 11341, 64, 128}, {24, 12, 6, 28, 12907, 64, 128}, {31, 40, 5, 4, 11321, 64, 96},
+                  {9, 20, 20, 40, 5000, 64, 96},   {4, 48, 48, 44, 10137, 64, 96},  {16, 14, 14, 44, 5000, 64, 0},
+                  {9, 20, 20, 40, 5000, 128, 0},   {1, 100, 100, 40, 12000, 40, 0}, {11, 20, 20, 41, 7151, 48, 0},
+                  {1, 80, 80, 40, 12000, 40, 128}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const kjit_attention_problem problem = problem_of(expected[i].batch, expected[i].heads_q, expected[i].heads_kv,
+                                                      expected[i].seq_q, expected[i].keys, expected[i].columns);
+    kjit_attention_decode_sm90_config config;
+    kjit_error error = {0};
+    const kjit_status status = decode_choose(&problem, &h100, &config, &error);
+    assert_int_equal(expected[i].tile_n ? KJIT_OK : KJIT_ERR_UNSUPPORTED, status);
+    if (status == KJIT_OK) assert_int_equal(expected[i].tile_n, config.tile_n);
+  }
 }
 
 static void test_decode_choose__configs_of_every_head_size_are_legal(void **state) {
@@ -164,7 +208,8 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
                   {2, 64, 1, 9139, 72, 64, 2, 1},   {1, 48, 1, 20192, 104, 64, 2, 1}, {3, 28, 4, 18843, 72, 48, 2, 2},
                   {11, 16, 2, 6400, 72, 48, 2, 2},  {11, 32, 16, 1553, 72, 32, 2, 3}, {2, 96, 1, 6030, 64, 64, 2, 2},
                   {1, 48, 1, 36294, 64, 64, 2, 2},  {25, 12, 4, 5502, 64, 48, 2, 3},  {22, 64, 1, 511, 64, 64, 2, 3},
-                  {3, 12, 1, 7771, 128, 64, 2, 2},  {1, 20, 1, 36874, 128, 64, 2, 2}};
+                  {3, 12, 1, 7771, 128, 64, 2, 2},  {1, 20, 1, 36874, 128, 64, 2, 2}, {1, 48, 15, 11792, 216, 48, 2, 1},
+                  {1, 24, 2, 14674, 232, 32, 2, 1}, {1, 40, 1, 7613, 256, 32, 2, 1},  {2, 4, 1, 2000, 256, 64, 2, 1}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     kjit_attention_decode_sm90_config config;
@@ -314,6 +359,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
       cmocka_unit_test(test_decode_choose__one_query_of_few_narrow_heads_is_its_own),
+      cmocka_unit_test(test_decode_choose__hardly_more_keys_than_a_step_are_one),
+      cmocka_unit_test(test_decode_choose__few_second_tiles_go_side_by_side),
       cmocka_unit_test(test_decode_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),

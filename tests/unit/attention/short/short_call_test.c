@@ -49,6 +49,16 @@ static void test_short_call__other_blocks_go_on(void **state) {
   assert_int_equal(many_tiles.whole_heads, 0);
 }
 
+/* Neighbouring heads of 88 columns, whose rows are no whole sectors, are computed at the same time. */
+static void test_short_call__heads_of_many_tiles_are_blocks_of_their_own(void **state) {
+  const struct attention_short_sm90_params params = launch(*state, MULTIPROCESSORS, 800, 1);
+  assert_int_equal(fake_driver.launch.grid[0], MULTIPROCESSORS * 8);
+  assert_int_equal(params.whole_heads, 1);
+  const struct attention_short_sm90_params few_heads = launch(*state, MULTIPROCESSORS - 1, 800, 1);
+  assert_int_equal(fake_driver.launch.grid[0], MULTIPROCESSORS);
+  assert_int_equal(few_heads.whole_heads, 0);
+}
+
 static void test_short_call__neighbours_share_lines_with_slow_memory(void **state) {
   const struct attention_short_sm90_params alone = launch(*state, 30, 80, 2), other = launch(*state, 30, 80, 1);
   assert_int_equal(map_promotion(&alone.k), KJIT_MAP_PROMOTION_128B);
@@ -60,6 +70,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_short_call__heads_alone_are_blocks_of_their_own, setup_short,
                                       fixture_teardown),
       cmocka_unit_test_setup_teardown(test_short_call__other_blocks_go_on, setup_short, fixture_teardown),
+      cmocka_unit_test_setup_teardown(test_short_call__heads_of_many_tiles_are_blocks_of_their_own, setup_short,
+                                      fixture_teardown),
       cmocka_unit_test_setup_teardown(test_short_call__neighbours_share_lines_with_slow_memory, setup_short,
                                       fixture_teardown),
   };

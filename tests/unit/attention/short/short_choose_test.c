@@ -106,7 +106,7 @@ static void test_short_choose__few_keys_of_wide_parts_of_lines_are_not_its_own(v
 }
 
 /* One tile of Q for each of two warpgroups is all that fits. */
-static void test_short_choose__many_starved_triangles_are_not_its_own(void **state) {
+static void test_short_choose__many_starved_heads_are_not_its_own(void **state) {
   kjit_attention_short_sm90_config config;
   kjit_attention_problem many = problem_of(624, 187, 187, 72), few = problem_of(64, 178, 178, 128),
                          two_tiles = problem_of(624, 128, 187, 72), full = problem_of(624, 187, 187, 72);
@@ -115,7 +115,12 @@ static void test_short_choose__many_starved_triangles_are_not_its_own(void **sta
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
   assert_int_equal(KJIT_OK, choose(&few, &config));
   assert_int_equal(KJIT_OK, choose(&two_tiles, &config));
-  assert_int_equal(KJIT_OK, choose(&full, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&full, &config));
+  const kjit_attention_problem fewer_keys = problem_of(624, 160, 160, 72), few_heads = problem_of(64, 187, 187, 72),
+                               narrow = problem_of(624, 187, 187, 64);
+  assert_int_equal(KJIT_OK, choose(&fewer_keys, &config));
+  assert_int_equal(KJIT_OK, choose(&few_heads, &config));
+  assert_int_equal(KJIT_OK, choose(&narrow, &config));
 }
 
 /* Scores of 256 keys take all registers that ptxas gives a thread of three consumers. */
@@ -181,6 +186,11 @@ static void test_short_choose__slow_memory_takes_heads_alone_or_one_block(void *
                   {8192, 96, 96, 2, 3},
                   {4096, 200, 128, 1, 2}};
   (void)state;
+  kjit_attention_problem triangle = problem_of(8192, 128, 128, 64);
+  kjit_attention_short_sm90_config config;
+  triangle.flags = KJIT_ATTENTION_CAUSAL;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, short_choose(&triangle, &h100, &config, NULL));
+  assert_int_equal(KJIT_OK, choose(&triangle, &config));
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const kjit_attention_problem problem = problem_of(expected[i].pairs, expected[i].seq_q, expected[i].seq_kv, 64);
     kjit_attention_short_sm90_config here, there;
@@ -253,7 +263,7 @@ int main(void) {
       cmocka_unit_test(test_short_choose__two_warpgroups_go_before_two_tiles_of_q),
       cmocka_unit_test(test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own),
       cmocka_unit_test(test_short_choose__few_keys_of_wide_parts_of_lines_are_not_its_own),
-      cmocka_unit_test(test_short_choose__many_starved_triangles_are_not_its_own),
+      cmocka_unit_test(test_short_choose__many_starved_heads_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_keys_of_wide_heads_get_two_consumers),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),

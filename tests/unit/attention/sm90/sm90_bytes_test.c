@@ -85,6 +85,44 @@ static void test_sm90_limit_bytes__other_tiles_are_left_alone(void **state) {
   assert_int_equal(chosen_on(&narrow, H200_GB_S).stages, 4);
 }
 
+/* Two rounds of narrow tiles take two stages of 128 keys with slow memory. */
+static void test_sm90_limit_bytes__narrow_tiles_take_two_stages_with_slow_memory(void **state) {
+  static const struct {
+    int64_t batch, heads, seq_q, seq_kv, head_dim;
+    int32_t h100, h200; /* stages */
+  } rows[] = {{4, 32, 32, 19404, 40, 2, 4}, {2, 60, 30, 9000, 40, 2, 4},  {11, 20, 41, 7151, 48, 2, 4},
+              {28, 4, 32, 6060, 56, 2, 4},  {15, 18, 32, 4000, 32, 4, 4}, {4, 32, 32, 19404, 24, 4, 4}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const kjit_attention_problem problem =
+        few_rows(rows[i].batch, rows[i].heads, rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
+    const kjit_attention_sm90_config there = chosen_on(&problem, H100_GB_S), here = chosen_on(&problem, H200_GB_S);
+    assert_int_equal(there.stages, rows[i].h100);
+    assert_int_equal(here.stages, rows[i].h200);
+    assert_int_equal(there.tile_n, 128);
+  }
+}
+
+/* Tiles of two consumers of which a few multiprocessors have a second one become pairs of half the rows. */
+static void test_sm90_limit_bytes__few_second_tiles_are_halved_with_slow_memory(void **state) {
+  static const struct {
+    int64_t batch, heads, seq_q, seq_kv, head_dim;
+    int32_t consumers, stages;
+  } rows[] = {{6, 28, 78, 6991, 64, 1, 3},   {4, 40, 102, 6462, 64, 1, 3},  {4, 40, 108, 5477, 128, 1, 2},
+              {5, 36, 90, 4500, 128, 1, 2},  {1, 96, 94, 17616, 64, 2, 2},  {1, 100, 90, 9000, 128, 2, 2},
+              {19, 12, 86, 2567, 160, 2, 2}, {5, 24, 137, 13763, 64, 3, 2}, {19, 12, 86, 2567, 128, 2, 2}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const kjit_attention_problem problem =
+        few_rows(rows[i].batch, rows[i].heads, rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
+    const kjit_attention_sm90_config there = chosen_on(&problem, H100_GB_S), here = chosen_on(&problem, H200_GB_S);
+    assert_int_equal(there.consumers, rows[i].consumers);
+    assert_int_equal(there.stages, rows[i].stages);
+    assert_int_equal(there.split, 0);
+    assert_true(here.consumers > 1);
+  }
+}
+
 static bool shares_on(const kjit_attention_problem *problem, uint32_t memory_gb_s) {
   const struct family_figures figures = {.memory_gb_s = memory_gb_s};
   const struct sm90_card card = sm90_card_of(132, &figures);
@@ -120,14 +158,15 @@ static void test_sm90_tiles_parts__tiles_that_read_alone_are_whole(void **state)
 static void test_sm90_tiles_parts__slow_memory_takes_rounds_of_whole_tiles(void **state) {
   (void)state;
   const kjit_attention_problem rows = few_rows(4, 40, 108, 5477, 128), one_round = few_rows(1, 40, 108, 5477, 128);
-  const kjit_attention_problem one_consumer = few_rows(12, 16, 64, 10694, 64), gains = few_rows(6, 28, 78, 6991, 64);
+  const kjit_attention_problem one_consumer = few_rows(12, 16, 64, 10694, 64);
   const kjit_attention_sm90_config whole = chosen_on(&rows, H100_GB_S);
   assert_int_equal(whole.split, 0);
-  assert_int_equal(whole.consumers, 2);
   assert_int_equal(chosen_on(&one_consumer, H100_GB_S).split, 0);
   assert_int_equal(chosen_on(&rows, H200_GB_S).split, 1);
   assert_int_equal(chosen_on(&one_round, H100_GB_S).split, 1);
-  assert_int_equal(chosen_on(&gains, H100_GB_S).split, 1);
+  const kjit_attention_problem most_of_one = few_rows(1, 96, 78, 16043, 64), less = few_rows(1, 60, 78, 16043, 64);
+  assert_int_equal(chosen_on(&most_of_one, H100_GB_S).split, 0);
+  assert_int_equal(chosen_on(&less, H100_GB_S).split, 1);
 }
 
 /* 252 queries fill two tiles of 128 and hardly more than one of 192: 295 us with three consumers on an H200, 232 with
@@ -146,6 +185,8 @@ int main(void) {
       cmocka_unit_test(test_sm90_limit_bytes__steps_are_those_that_were_fastest),
       cmocka_unit_test(test_sm90_limit_bytes__more_tiles_take_no_longer_steps),
       cmocka_unit_test(test_sm90_limit_bytes__other_tiles_are_left_alone),
+      cmocka_unit_test(test_sm90_limit_bytes__narrow_tiles_take_two_stages_with_slow_memory),
+      cmocka_unit_test(test_sm90_limit_bytes__few_second_tiles_are_halved_with_slow_memory),
       cmocka_unit_test(test_sm90_shares_lines__tiles_that_slow_memory_bounds_do),
       cmocka_unit_test(test_sm90_tiles_parts__tiles_that_read_alone_are_whole),
       cmocka_unit_test(test_sm90_tiles_parts__slow_memory_takes_rounds_of_whole_tiles),

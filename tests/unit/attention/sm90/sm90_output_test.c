@@ -83,6 +83,50 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
   }
 }
 
+/* Heads of 64 columns under a causal mask take one step. */
+static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void **state) {
+  const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
+  kjit_attention_problem problem = few_keys(128, 128, 64);
+  kjit_attention_sm90_config config;
+  kjit_error error = {0};
+  (void)state;
+  problem.batch = 8192;
+  problem.heads_q = problem.heads_kv = 1;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  assert_true(sm90_takes_few_keys(&problem, &h100));
+  assert_false(sm90_takes_few_keys(&problem, &h200));
+  assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+  assert_int_equal(config.consumers, 2);
+  assert_int_equal(config.tile_n, 128);
+  assert_int_equal(config.o_chunks, 1);
+  problem.seq_q = problem.seq_kv = 112;
+  assert_false(sm90_takes_few_keys(&problem, &h100));
+}
+
+/* Two steps of 96 keys, of three consumers up to 112 columns. */
+static void test_sm90_keep_output__long_heads_take_two_steps(void **state) {
+  static const struct {
+    int64_t head_dim, seq;
+    bool is_own;
+    int32_t consumers, o_chunks;
+  } rows[] = {{128, 189, true, 2, 2}, {120, 173, true, 2, 2},  {112, 181, true, 3, 0},  {72, 189, true, 3, 0},
+              {64, 189, false, 0, 0}, {128, 193, false, 0, 0}, {128, 160, false, 0, 0}, {136, 189, false, 0, 0}};
+  const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(rows[i].seq, rows[i].seq, rows[i].head_dim);
+    problem.batch = 600;
+    problem.heads_q = problem.heads_kv = 1;
+    assert_int_equal(sm90_takes_long_heads(&problem, &h100), rows[i].is_own);
+    assert_int_equal(sm90_takes_long_heads(&problem, &h200), rows[i].is_own);
+    if (!rows[i].is_own) continue;
+    const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, 96);
+    assert_int_equal(config.o_chunks, rows[i].o_chunks);
+  }
+}
+
 /* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
@@ -138,6 +182,8 @@ int main(void) {
       cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
+      cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle),
+      cmocka_unit_test(test_sm90_keep_output__long_heads_take_two_steps),
       cmocka_unit_test(test_sm90_suit_variant__few_keys_take_whole_steps),
   };
   return cmocka_run_group_tests_name("sm90_output", tests, NULL, NULL);
