@@ -129,9 +129,9 @@ static void test_serving_codegen__kernels_of_models_compile_without_a_word_and_w
 }
 
 /* True when a kernel of few tiles has the policy by which lines of L2 are the first to be replaced, whose upper word is
- * an operand of its own. */
+ * the second of the four words of an instruction. */
 static bool replaces_lines_first(const struct codegen *codegen, int head_dim, bool is_gathered) {
-  static const uint8_t word[] = {0x00, 0x00, 0xf0, 0x12};
+  const uint32_t upper = 0x12f00000;
   char text[256];
   kjit_config config;
   kjit_artifact *artifact = NULL;
@@ -145,9 +145,11 @@ static bool replaces_lines_first(const struct codegen *codegen, int head_dim, bo
   assert_status(KJIT_OK, kjit_config_build(codegen->runtime, &config, "sm_90a", 0, &artifact, &error), &error);
   assert_status(KJIT_OK, kjit_artifact_get_info(artifact, &info, &error), &error);
   bool found = false;
-  const uint8_t *const cubin = info.cubin;
-  for (size_t at = 0; at + sizeof word <= info.cubin_bytes && !found; at++)
-    found = memcmp(cubin + at, word, sizeof word) == 0;
+  for (size_t at = 0; at + 16 <= info.cubin_bytes && !found; at += 16) {
+    uint32_t words[2];
+    memcpy(words, (const char *)info.cubin + at, sizeof words);
+    found = words[0] != 0 && words[1] == upper;
+  }
   kjit_artifact_release(artifact);
   return found;
 }
