@@ -25,7 +25,9 @@ kjit_status attention_choose(const kjit_attention_problem *problem, const struct
     /* The first family's reason stays in `why_not`, because on a Hopper card that is the family made for it. */
     kjit_error *const reason = out->family->is_special ? &unread : &why_not;
     error_clear(&unread);
-    if (out->family->choose(problem, place, out->values, reason) == KJIT_OK) return KJIT_OK;
+    if (out->family->choose(problem, place, out->values, reason) != KJIT_OK) continue;
+    if (!is_variant && out->family->settle) out->family->settle(problem, place, out->values);
+    return KJIT_OK;
   }
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no attention kernel for this problem on %s: %.400s", place->arch,
                    why_not.message);

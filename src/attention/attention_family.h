@@ -41,6 +41,9 @@ struct attention_family {
   kjit_status (*choose)(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                         kjit_error *error);
 
+  /* Change a chosen config into one that dense attention alone is faster by. NULL: there is none. */
+  void (*settle)(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values);
+
   /* Change a chosen config into one that suits a variant. NULL: all variants take what was chosen. */
   void (*suit)(const kjit_attention_problem *problem, const struct attention_variant_launch *variant, int32_t *values);
 

@@ -139,6 +139,18 @@ static bool is_narrow(const kjit_attention_variant *variant) {
   return narrow;
 }
 
+/* Neighbouring queries' keys begin at the same place, which the mask divides or loads: those of chunks and documents. A
+ * window's begin later for each. */
+static bool is_stepped(const kjit_attention_variant *variant) {
+  if (!is_narrow(variant)) return false;
+  for (size_t i = 0; i < variant->tree.count; i++) {
+    const struct variant_node *const node = &variant->tree.nodes[i];
+    const bool is_step = node->operation == VARIANT_integer_divide || node->operation == VARIANT_LOAD;
+    if (is_step && node->uses & USES_Q && !(node->uses & USES_K)) return true;
+  }
+  return false;
+}
+
 static int count_key_loads(const struct variant_program *score) {
   int count = 0;
   for (size_t i = 0; i < score->count; i++)
@@ -156,6 +168,7 @@ static struct attention_variant_source source_of(const kjit_attention_variant *v
                                            .has_mask = has_mask,
                                            .intervals = (int)variant->intervals.count,
                                            .is_narrow = is_narrow(variant),
+                                           .is_stepped = is_stepped(variant),
                                            .is_curved =
                                                variant->class.core != 0 && variant->class.core != VARIANT_real_tanh,
                                            .key_loads = count_key_loads(&variant->programs.score),

@@ -19,6 +19,7 @@ struct attention_variant_source {
   bool has_mask;          /* KJIT_VARIANT_MASK  */
   int intervals;          /* KJIT_VARIANT_INTERVALS */
   bool is_narrow;         /* each row's keys begin where its query's place says: windows, chunks, documents */
+  bool is_stepped;        /* neighbouring queries' keys begin at the same place: chunks, documents */
   bool is_curved;         /* the score function is one of s alone, multiplied and added to, such as tanh's */
   int key_loads;          /* elements that the score function loads for each pair, as other keys have others */
   int tile;               /* 0, or 1 + the tensor with the terms of KJIT_VARIANT_TILE */

@@ -81,9 +81,15 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
   return sm90_choose(problem, &card, (kjit_attention_sm90_config *)values, error);
 }
 
+static void settle(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values) {
+  const struct sm90_card card = sm90_card_of(place->sm_count, &place->figures);
+  sm90_take_pairs(problem, &card, (kjit_attention_sm90_config *)values);
+}
+
 static void suit(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
                  int32_t *values) {
   const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_mapped,
+                                           .is_stepped = variant->source.is_stepped,
                                            .is_listed = variant->is_listed,
                                            .is_mapped = variant->is_mapped,
                                            .is_scored = variant->source.has_score,
@@ -335,6 +341,7 @@ static uint32_t variant_shared(const struct attention_variant_launch *variant, c
 const struct attention_family sm90_attention = {.family = &sm90_family,
                                                 .arch = HOPPER_ARCH,
                                                 .choose = choose,
+                                                .settle = settle,
                                                 .suit = suit,
                                                 .fit = fit,
                                                 .count_parts = count_parts,

@@ -34,18 +34,30 @@ bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm9
 /* The same of keys that leave attention_short_sm90 room for one tile of Q alone. */
 bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card);
 
+/* Take two pairs of consumers for a chosen config's dense problem if it is of those that are faster by them. */
+void sm90_take_pairs(const kjit_attention_problem *problem, const struct sm90_card *card,
+                     kjit_attention_sm90_config *config);
+
 /* What of a variant tells which config suits it. */
 struct sm90_variant_needs {
-  bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */
-  bool is_listed; /* they are listed, by the caller or by the mask */
-  bool is_mapped; /* by the caller */
-  bool is_scored; /* it has a score function */
-  bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
-  bool is_staged; /* with is_tiled: they can be copied to shared memory instead */
-  bool is_boxed;  /* with is_staged: TMA can bring them there */
-  int gathered;   /* elements of tensors that its score function loads for each pair, one by one */
-  bool is_curved; /* its score function takes the exponent unit; tanh does so seldom */
+  bool is_narrow;  /* its mask leaves a tile few key blocks, whatever the length, or the caller has listed them */
+  bool is_stepped; /* with is_narrow: neighbouring queries' keys begin at the same place */
+  bool is_listed;  /* they are listed, by the caller or by the mask */
+  bool is_mapped;  /* by the caller */
+  bool is_scored;  /* it has a score function */
+  bool is_tiled;   /* its terms lie in a tensor, and are kept in registers beside the scores */
+  bool is_staged;  /* with is_tiled: they can be copied to shared memory instead */
+  bool is_boxed;   /* with is_staged: TMA can bring them there */
+  int gathered;    /* elements of tensors that its score function loads for each pair, one by one */
+  bool is_curved;  /* its score function takes the exponent unit; tanh does so seldom */
 };
+
+/* Keys from which on lists of a mask alone, of heads of 64 columns, take three consumers. */
+enum { SM90_LONG_LISTS = 16384 };
+
+/* Likewise for a variant's problem. @return whether it has pairs */
+bool sm90_take_pairs_of_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
+                                kjit_attention_sm90_config *config);
 
 /* Change a chosen config into one that suits a variant. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,

@@ -6,10 +6,7 @@
 #include "attention/sm90/sm90_steps.h"
 #include "base/integer.h"
 
-enum {
-  MOST_V = 160,       /* columns of V of three consumers, because a variant takes registers too */
-  LONG_LISTS = 16384, /* keys from which on lists of heads of 64 columns take three consumers */
-};
+enum { MOST_V = 160 }; /* columns of V of three consumers, because a variant takes registers too */
 
 /* Boxes of terms need no padding, so that a second tile of Q may have room beside them up to 128 columns: then it takes
  * that of O's own. A step has whole boxes, of which two are best where they fit, whatever step suits dense attention of
@@ -67,30 +64,11 @@ static void suit_gathered(const kjit_attention_problem *problem, const struct sm
     sm90_fit_tile(config, (int32_t)integer_min(config->tile_n, KEYS_OF_ONE), config->q_buffers);
 }
 
-/* Tiles of 128 rows whose blocks the caller has listed take two pairs of consumers, each with a tile of its own, up to
- * 64 columns: four warps a scheduler wait for each other less than two. A score function would take registers that they
- * do not have. */
-static bool take_pairs(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
-                       kjit_attention_sm90_config *config) {
-  enum { COLUMNS = 64, LEAST_KEYS = 4096 };
-  kjit_attention_sm90_config pairs = *config;
-  if (!needs->is_mapped || needs->is_scored || problem->head_dim > COLUMNS || problem->head_dim_v > COLUMNS ||
-      problem->seq_kv < LEAST_KEYS)
-    return false;
-  pairs.consumers = 4;
-  pairs.tile_n = 64;
-  pairs.stages = 4;
-  pairs.q_buffers = 2;
-  pairs.o_chunks = 0;
-  if (!sm90_fits(&pairs)) return false;
-  *config = pairs;
-  return true;
-}
-
 /* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
  * function that takes the exponent unit twice, because then products and exponents of three alternate. Of lists that
  * follow from a mask alone three read fewer keys a query up to 64 columns, which pays where tiles are long; a caller's
- * blocks of 128 queries are visited by whole tiles of two. Splits and packed heads stay as they are. */
+ * blocks of 128 queries are visited by whole tiles of two. Two pairs of consumers are sm90_pairs.c's. Splits and packed
+ * heads stay as they are. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config) {
   const struct sm90_steps *steps = sm90_steps_of(problem->head_dim_v, config->causal);
@@ -105,9 +83,9 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
     sm90_set_consumers(config, steps, problem->seq_kv, (int32_t)best);
     sm90_choose_tile(config);
   }
-  if (config->split || config->packed > 1 || take_pairs(problem, needs, config)) return;
+  if (config->split || config->packed > 1 || sm90_take_pairs_of_variant(problem, needs, config)) return;
   int32_t consumers = config->consumers;
-  const bool has_long_lists = problem->head_dim_v <= 64 && problem->seq_kv >= LONG_LISTS;
+  const bool has_long_lists = problem->head_dim_v <= 64 && problem->seq_kv >= SM90_LONG_LISTS;
   const bool is_narrow = needs->is_narrow || (needs->is_listed && !has_long_lists);
   if (is_narrow || problem->head_dim_v > MOST_V)
     consumers = (int32_t)integer_min(consumers, 2);

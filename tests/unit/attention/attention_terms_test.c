@@ -1,5 +1,5 @@
 /* Terms of a variant's scores that lie in a tensor: which of them a tensor map can describe, and the map that reaches
- * the kernel, over a fake driver and compiler. */
+ * the kernel, over a fake driver and compiler; and what is found of a mask's intervals. */
 #include "attention/attention_variant_call.h"
 #include "unit/attention/variant_fixture.h"
 
@@ -52,10 +52,34 @@ static void test_attention_terms__map_has_one_element_where_all_are_one(void **s
   assert_true(words[10] == 64 && words[11] == 64 && words[12] == 1);
 }
 
+static struct attention_variant_source source_of_mask(const char *mask) {
+  const kjit_attention_variant_text text = {.struct_size = sizeof text, .mask = mask};
+  struct attention_variant_launch launch;
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = causal_args();
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &error), &error);
+  args.variant = variant;
+  assert_status(KJIT_OK, attention_variant_of_args(&launch, &args, 0, &error), &error);
+  kjit_attention_variant_free(variant);
+  return launch.source;
+}
+
+/* Documents are so too, but their beginnings are loaded. */
+static void test_attention_masks__chunks_are_stepped_and_windows_are_not(void **state) {
+  (void)state;
+  assert_true(source_of_mask("q // 64 == k // 64 and q >= k").is_stepped);
+  assert_true(source_of_mask("k >= q // 64 * 64 and q >= k").is_stepped);
+  assert_true(source_of_mask("q - k <= 64 and q >= k").is_narrow);
+  assert_false(source_of_mask("q - k <= 64 and q >= k").is_stepped);
+  assert_false(source_of_mask("q // 64 * 64 >= k").is_stepped); /* not narrow */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       VARIANT_TEST(test_attention_terms__map_has_one_element_where_all_are_one),
       cmocka_unit_test(test_attention_terms__boxes_need_queries_that_follow_each_other),
+      cmocka_unit_test(test_attention_masks__chunks_are_stepped_and_windows_are_not),
   };
   return cmocka_run_group_tests_name("terms of attention variants", tests, NULL, NULL);
 }

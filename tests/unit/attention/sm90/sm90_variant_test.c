@@ -15,7 +15,13 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
     int32_t consumers, tile_n;
   } rows[] = {{64, {.is_narrow = false}, 3, 128},
               {64, {.is_narrow = true}, 2, 128},
-              {64, {.is_listed = true}, 2, 128},
+              {64, {.is_narrow = true, .is_stepped = true}, 4, 64},
+              {40, {.is_narrow = true, .is_stepped = true}, 4, 64},
+              {32, {.is_narrow = true, .is_stepped = true}, 2, 128},
+              {80, {.is_narrow = true, .is_stepped = true}, 2, 112},
+              {64, {.is_narrow = true, .is_stepped = true, .is_scored = true}, 2, 128},
+              {64, {.is_listed = true}, 4, 64},
+              {64, {.is_listed = true, .is_scored = true}, 2, 128},
               {64, {.is_narrow = true, .is_listed = true, .is_mapped = true}, 4, 64},
               {64, {.is_narrow = true, .is_listed = true, .is_mapped = true, .is_scored = true}, 2, 128},
               {128, {.is_narrow = true, .is_listed = true, .is_mapped = true}, 2, 128},
@@ -121,14 +127,14 @@ static void test_sm90_term_slots__are_those_that_fit(void **state) {
   }
 }
 
-static int32_t consumers_of_lists(int64_t length, int64_t head_dim, bool is_narrow) {
+static int32_t consumers_of_lists(int64_t length, int64_t head_dim, int64_t heads) {
   kjit_attention_problem problem = kjit_attention_problem_default();
   problem.dtype = KJIT_BF16;
   problem.batch = 1;
-  problem.heads_q = problem.heads_kv = 32;
+  problem.heads_q = problem.heads_kv = heads;
   problem.seq_q = problem.seq_kv = length;
   problem.head_dim = problem.head_dim_v = head_dim;
-  const struct sm90_variant_needs needs = {.is_listed = true, .is_narrow = is_narrow};
+  const struct sm90_variant_needs needs = {.is_listed = true};
   kjit_attention_sm90_config config;
   kjit_error error = {0};
   assert_status(KJIT_OK, sm90_config_choose(&problem, 0, &config, &error), &error);
@@ -138,10 +144,11 @@ static int32_t consumers_of_lists(int64_t length, int64_t head_dim, bool is_narr
 
 static void test_sm90_suit_variant__long_lists_of_a_mask_have_large_tiles(void **state) {
   (void)state;
-  assert_int_equal(3, consumers_of_lists(16384, 64, false));
-  assert_int_equal(2, consumers_of_lists(8192, 64, false));
-  assert_int_equal(2, consumers_of_lists(16384, 128, false));
-  assert_int_equal(2, consumers_of_lists(16384, 64, true)); /* the caller's */
+  assert_int_equal(3, consumers_of_lists(16384, 64, 32));
+  assert_int_equal(4, consumers_of_lists(8192, 64, 32));
+  assert_int_equal(2, consumers_of_lists(16384, 128, 32));
+  assert_int_equal(2, consumers_of_lists(8192, 64, 8)); /* few tiles */
+  assert_int_equal(2, consumers_of_lists(512, 64, 2048));
 }
 
 int main(void) {
