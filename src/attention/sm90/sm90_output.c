@@ -106,11 +106,14 @@ bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm9
  * Here, where as many queries are one tile of three consumers, or one and a half of two: us, here and there, on an
  * H200: 128 columns, 97 x 6 x 189 37.4 and 43.8, heads first, 188 x 12 x 174 117 and 132; 112 columns, 132 x 32 x 185
  * 194 and 227; 72 columns, 273 x 12 x 188 141 and 174; 88 columns, heads first, 396 x 1 x 174 24.6 and 29.3; on an
- * H100 46.6 and 52.7 of the first, heads first, 189 x 12 x 178 147 and 161. With 136 keys of 128 columns it is the
- * other way round on an H200: 178 and 159. */
+ * H100 46.6 and 52.7 of the first, heads first, 189 x 12 x 178 147 and 161, 96 columns, 68 x 40 x 164 129 and 145, but
+ * 112 columns, 132 x 32 x 185 299 and 273. With 136 keys of 128 columns it is the other way round on an H200: 178 and
+ * 159. */
 bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card) {
   enum { LEAST = 161, MOST = 192, LEAST_QUERIES = 129, LEAST_COLUMNS = 72, ROUNDS = 8 };
+  enum { SLOW_FIRST = 104, SLOW_LAST = 112 }; /* columns that slow memory does not bring fast enough for this form */
   const int64_t columns = integer_max(problem->head_dim, problem->head_dim_v);
+  if (sm90_has_slow_memory(card) && columns >= SLOW_FIRST && columns <= SLOW_LAST) return false;
   const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
   return !(problem->flags & KJIT_ATTENTION_CAUSAL) && problem->heads_q == problem->heads_kv &&
          problem->seq_kv >= LEAST && problem->seq_kv <= MOST && problem->seq_q >= LEAST_QUERIES &&
