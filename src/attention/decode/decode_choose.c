@@ -87,6 +87,13 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   return decode_fits(config);
 }
 
+/* Do so many blocks of threads, each with all stages full of K and V, have no more on their way than slow memory uses,
+ * counted in whole lines? */
+static bool is_little_under_way(const kjit_attention_decode_sm90_config *config, int32_t columns, int64_t readers) {
+  enum { MOST_BYTES = 10000000 };
+  return readers * config->tile_n * config->stages * 2 * decode_line_bytes(columns) <= MOST_BYTES;
+}
+
 /* Slow memory and heads of more than 192 columns, of which shared memory holds two steps of 64 keys: the longest steps
  * that keep what is on their way below 10 MB of lines. For tiles that are an eighth to two fifths of the
  * multiprocessors: an H100 takes, us, with 64 keys and so, 48 tiles of 216 columns over 11,792 keys 266 and 203, 32
@@ -95,18 +102,17 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
  * and 134, 64 of 216 over 5,538 122 and 125, 168 over 3,377 209 and 233. */
 static bool choose_few_bytes_of_wide(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                                      const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEPS = 3, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
+  enum { STEPS = 3 };
   static const int32_t steps[STEPS] = {64, 48, 32};
-  const int64_t row_bytes = 2 * decode_line_bytes(columns);
   const int64_t count = problem->batch * problem->heads_kv, all = card->multiprocessors;
   if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS || columns <= DECODE_FEW_BYTES_COLUMNS) return false;
   if (count * 8 < all || count * 5 > all * 2 || decode_key_bytes(problem) < DECODE_LEAST_BYTES) return false;
-  config->stages = STAGES;
+  config->stages = 2;
   for (size_t i = 0; i < STEPS; i++) {
     set_blocks(config, steps[i], 1);
     const struct decode_tiles tiles = decode_tiles_of(problem, config);
     const int64_t runs = integer_min(decode_plan_of(&tiles, config, card).runs, card->multiprocessors);
-    if (runs * steps[i] * STAGES * row_bytes <= MOST_BYTES_UNDER_WAY && decode_fits(config)) return true;
+    if (is_little_under_way(config, columns, runs) && decode_fits(config)) return true;
   }
   return decode_fits(config);
 }
@@ -119,16 +125,15 @@ static bool choose_few_bytes_of_wide(const kjit_attention_problem *problem, int6
  * 163 with 96, 56 of 144 over 12,907 184 and 188, but 32 of 155 over 11,321 180 and 175. */
 static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                                 const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEPS = 5, STAGES = 2, MOST_BYTES_UNDER_WAY = 10000000 };
+  enum { STEPS = 5 };
   static const int32_t steps[STEPS] = {128, 96, 64, 48, 32};
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors;
-  const int64_t row_bytes = 2 * decode_line_bytes(columns);
   if (!decode_has_slow_memory(card) || rows <= DECODE_WARP_ROWS || tiles <= all || tiles > 2 * all) return false;
   if (columns < DECODE_BAND_COLUMNS || columns > DECODE_REGISTER_HEAD_DIM) return false;
-  config->stages = STAGES;
+  config->stages = 2;
   for (size_t i = 0; i < STEPS; i++) {
     set_blocks(config, steps[i], 2);
-    if (steps[i] * STAGES * row_bytes * tiles <= MOST_BYTES_UNDER_WAY && decode_fits(config)) return true;
+    if (is_little_under_way(config, columns, tiles) && decode_fits(config)) return true;
   }
   return decode_fits(config);
 }
