@@ -84,7 +84,7 @@ struct VariantPlanner {
   KJIT_DEVICE void run() {
     TileScheduler queue{p};
     int parity = 1;
-    // Lists are read from here on, by this block's producer too, or each when it is told to be there.
+    // Where lists have counters, each tile waits for its own list; else all lists have to be there from here on.
     if (variant::kListed && v.lists.made == nullptr) griddepcontrol_wait();
     const int ahead = variant::kListed && v.lists.ahead != nullptr ? *v.lists.ahead : 0;
     while (true) {
@@ -120,7 +120,8 @@ private:
     }
     __syncwarp();
   }
-  // Count a tile whose list was read or will be: nobody writes it any more. The last one leaves zero. One thread.
+  // Count this tile as a reader of its list. The last reader sets the counter to zero for the next launch: all others
+  // have found their list made, so that nobody waits for it any more. One thread.
   KJIT_DEVICE void count_reader(const Tile &tile) const {
     if (!variant::kListed || v.lists.made == nullptr) return;
     int *const made = v.lists.made + list_of(v, tile);

@@ -43,8 +43,10 @@ static bool has_many_tiles(const kjit_attention_problem *problem) {
   return integer_divide_up(problem->seq_q, ROWS) * problem->heads_q * problem->batch >= LEAST;
 }
 
-/* Where tiles are as long as their rows see keys of a triangle up to so many, pairs pay by themselves; beyond, and
- * without a mask, where they leave fewer rows of the last tile unused. */
+/* Does a tile of this problem visit so few key blocks that pairs are faster? `rows` and `rows_of_pairs` are the groups
+ * of 64 rows that a head's tiles have by the chosen config and by pairs, those behind the last query among them. Up to
+ * SHORT_CAUSAL keys under a causal mask pairs may have a tenth more; beyond, and without a mask, they have to have
+ * fewer or, up to SHORT_FULL keys without a mask, as many. */
 static bool has_few_blocks(const kjit_attention_problem *problem, int64_t rows, int64_t rows_of_pairs) {
   enum { LEAST = 256, SHORT_CAUSAL = 2560, MOST_CAUSAL = 4096, SHORT_FULL = 320, MOST_FULL = 1024 };
   if (problem->seq_kv < LEAST) return false;
