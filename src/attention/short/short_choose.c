@@ -22,10 +22,7 @@ enum {
   MOST_QUERIES = 3,   /* tiles of a consumer, as heads */
   MANY_TILES = 32,    /* of a key head, where rows are no whole lines: with more tiles, and no more than */
   LEAST_KEYS = 64,    /* so many keys and */
-  NARROW_V = 80,      /* columns of V, attention_sm90 is faster; and from */
-  LONG_QUERIES = 640, /* so many queries on with no more than */
-  WIDE_LEAST = 96,    /* so many keys and */
-  MOST_V = 192,       /* columns of V */
+  NARROW_V = 80,      /* columns of V, attention_sm90 is faster */
   PACKED_V = 128,     /* columns of V up to which grouped heads of so many */
   PACKED_ROUNDS = 8,  /* tiles for each multiprocessor are packed more rarely */
   WIDE_KEYS = 240,    /* with more, and more columns of V than */
@@ -60,14 +57,14 @@ static int64_t head_tiles_of(const kjit_attention_problem *problem) {
 /* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
  * tiles of 128 or 192 queries, neighbouring ones at the same time, take fewer of them (sm90_output.c): here and there,
  * us, on an H200: 120 columns, 1,539 queries, 41 keys 150 and 95 (on an H100 192 and 113); 176 columns, 1,884 queries,
- * 35 keys 96 and 81; 160 columns, 17,013 queries, 94 keys 183 and 166. With more keys it is the other way round: 72
- * columns, 185 keys 184 and 196; 112 columns, 171 keys 171 and 214. */
+ * 35 keys 96 and 81; 160 columns, 17,013 queries, 94 keys 183 and 166; heads that share keys, 88 columns, 1,372
+ * queries, 99 keys 243 and 167. With more keys it is the other way round: 72 columns, 185 keys 184 and 196; 112
+ * columns, 171 keys 171 and 214. */
 static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem, uint32_t sm_count) {
-  const int64_t head_tiles = head_tiles_of(problem);
+  const bool has_many = short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
   if (problem->head_dim % SHORT_BAND_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
-  if (problem->head_dim_v <= NARROW_V) return problem->seq_kv <= LEAST_KEYS && head_tiles > MANY_TILES;
-  return problem->head_dim_v <= MOST_V && problem->seq_kv <= WIDE_LEAST && problem->seq_q >= LONG_QUERIES &&
-         short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
+  if (has_many && sm90_has_few_keys_of_parts(problem)) return true;
+  return problem->head_dim_v <= NARROW_V && problem->seq_kv <= LEAST_KEYS && head_tiles_of(problem) > MANY_TILES;
 }
 
 /* A causal mask leaves a tile of 128 queries few steps of 128 keys, and O's memory of its own makes their change cheap

@@ -25,7 +25,8 @@ enum {
   LEAST_KEYS = 32,    /* the fewest keys of such a step, */
   STEP_KEYS = 16,     /* of which it has a multiple */
   NARROW_V = 80,      /* the most columns of heads that have one step, */
-  NARROW_KEYS = 64    /* and their most keys */
+  NARROW_KEYS = 64,   /* and their most keys */
+  MOST_BESIDE = 16    /* heads that lie side by side in a tile */
 };
 
 /* Is the last tile of so many rows, or the last step of so many keys, more than half full? If it is not, the smaller
@@ -121,10 +122,36 @@ bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct s
          groups >= ROUNDS * (int64_t)card->multiprocessors;
 }
 
-static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is_narrow) {
+/* Heads that share keys in one tile each, if as many fill it: their rows of a query follow each other in memory where
+ * tokens come before heads, so that a tile reads and writes whole lines. On an H200 and an H100, us, before, by two
+ * consumers with one head a tile, and so by three: 88 columns, 6 x 128/32 x 1,372/99 243, 206 and 167; 80 columns, 1 x
+ * 40/10 x 26,655/71 164, 143 and 136, 215, 184 and 173; 112 columns, 1 x 128/32 x 6,018/63 122, 122 and 109, 148, 148
+ * and 144; heads first, 96 columns, 1 x 20/10 x 45,287/83 128, 128 and 116. */
+static int32_t heads_beside(const kjit_attention_problem *problem) {
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  return group <= MOST_BESIDE && (group & (group - 1)) == 0 ? (int32_t)group : 1;
+}
+
+/* Up to 128 keys of heads that lie side by side were timed, fewer of others. */
+bool sm90_has_few_keys_of_parts(const kjit_attention_problem *problem) {
   if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
-  return problem->seq_kv <= (is_narrow ? NARROW_KEYS : MOST_KEYS) && problem->head_dim_v <= MOST_V &&
-         problem->seq_q >= LONG_QUERIES;
+  const bool is_packed = problem->head_dim_v <= MOST_COLUMNS && heads_beside(problem) > 1;
+  const int64_t most = is_packed ? KEYS : problem->head_dim_v <= NARROW_V ? NARROW_KEYS : MOST_KEYS;
+  return problem->seq_kv <= most && problem->head_dim_v <= MOST_V && problem->seq_q >= LONG_QUERIES;
+}
+
+/* Consumers and keys of a step for few keys, of which a causal mask takes one step, as narrow heads do. */
+static void set_few_keys(const kjit_attention_problem *problem, bool has_two_steps,
+                         kjit_attention_sm90_config *config) {
+  const bool is_packed = config->packed > 1 && problem->head_dim_v <= MOST_COLUMNS;
+  const bool is_narrow = problem->head_dim_v <= NARROW_V && problem->seq_kv <= NARROW_KEYS;
+  if (has_two_steps && config->causal) {
+    config->consumers = CONSUMERS;
+    config->tile_n = KEYS;
+  } else if (!is_narrow || has_two_steps || is_packed) {
+    config->consumers = is_packed ? CONSUMERS + 1 : CONSUMERS;
+    config->tile_n = (int32_t)integer_max(integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS), LEAST_KEYS);
+  }
 }
 
 /* Few keys of heads whose rows are no whole lines: what counts is that neighbouring tiles are read and written at about
@@ -135,18 +162,11 @@ static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is
  * 160 columns, 17,013 queries, 94 keys, two steps of 48: 166 and 236. */
 static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card,
                              kjit_attention_sm90_config *config) {
-  const bool is_narrow = problem->head_dim_v <= NARROW_V;
-  const bool has_two_steps = sm90_takes_few_keys(problem, card);
-  if (!has_few_keys_of_parts(problem, is_narrow) && !has_two_steps) return false;
+  const bool has_two_steps = sm90_takes_few_keys(problem, card), has_parts = sm90_has_few_keys_of_parts(problem);
+  if (!has_parts && !has_two_steps) return false;
   kjit_attention_sm90_config with = *config;
-  with.packed = 1;
-  if (has_two_steps && config->causal) {
-    with.consumers = CONSUMERS;
-    with.tile_n = KEYS;
-  } else if (!is_narrow || has_two_steps) {
-    with.consumers = CONSUMERS;
-    with.tile_n = (int32_t)integer_max(integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS), LEAST_KEYS);
-  }
+  with.packed = has_parts ? heads_beside(problem) : 1;
+  set_few_keys(problem, has_two_steps, &with);
   with.stages = 2;
   with.q_buffers = 2;
   with.o_chunks = sm90_chunks(config->head_dim_v);

@@ -84,7 +84,7 @@ static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_
   (void)state;
   problem.heads_q = 8;
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
-  problem.seq_kv = 84;
+  problem.seq_kv = 129;
   assert_int_equal(KJIT_OK, choose(&problem, &config));
   problem.seq_kv = 28;
   problem.head_dim = problem.head_dim_v = 64;
@@ -93,7 +93,7 @@ static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_
 
 static void test_short_choose__few_keys_of_wide_parts_of_lines_are_not_its_own(void **state) {
   kjit_attention_short_sm90_config config;
-  const kjit_attention_problem mine = problem_of(352, 1539, 97, 120), few_keys = problem_of(352, 1539, 41, 120),
+  const kjit_attention_problem mine = problem_of(352, 1539, 129, 120), few_keys = problem_of(352, 1539, 41, 120),
                                whole_lines = problem_of(352, 1539, 41, 128), wide = problem_of(352, 1539, 41, 200),
                                few_queries = problem_of(352, 639, 41, 120), few_tiles = problem_of(42, 1539, 41, 120);
   (void)state;

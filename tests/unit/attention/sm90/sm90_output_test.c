@@ -46,14 +46,23 @@ static void test_sm90_keep_output__other_problems_store_through_q(void **state) 
   }
 }
 
-/* Packed heads would fill tiles of few queries better, but their O has no memory of its own. */
-static void test_sm90_keep_output__heads_that_share_keys_are_not_packed(void **state) {
+/* Heads that share keys go side by side into tiles of three consumers, if as many fill a tile. */
+static void test_sm90_keep_output__heads_that_share_keys_lie_side_by_side(void **state) {
+  static const struct {
+    int64_t group, head_dim;
+    int32_t packed, consumers;
+  } rows[] = {{4, 120, 4, 3}, {16, 40, 16, 3}, {2, 160, 2, 2}, {7, 120, 1, 2}, {32, 120, 1, 2}};
   (void)state;
-  kjit_attention_problem problem = few_keys(650, 41, 120);
-  problem.heads_kv = 4;
-  const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
-  assert_int_equal(config.packed, 1);
-  assert_int_equal(config.o_chunks, 2);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(1539, 41, rows[i].head_dim);
+    problem.heads_kv = 4;
+    problem.heads_q = rows[i].group * problem.heads_kv;
+    const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+    assert_int_equal(config.packed, rows[i].packed);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, 32);
+    assert_int_equal(config.o_chunks, (rows[i].head_dim + 63) / 64);
+  }
 }
 
 /* Two steps of 128 columns, with slow memory, in place of attention_short_sm90's whole heads. */
@@ -179,7 +188,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps),
       cmocka_unit_test(test_sm90_keep_output__other_problems_store_through_q),
-      cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
+      cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_lie_side_by_side),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle),
