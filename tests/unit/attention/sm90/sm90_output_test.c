@@ -73,6 +73,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
     bool is_own;
     int32_t tile_n;
   } rows[] = {{4096, 128, 128, 128, true, 64}, {36, 21970, 71, 128, true, 48},  {10880, 85, 85, 128, true, 48},
+              {112, 8738, 37, 128, true, 32},  {80, 11760, 23, 128, true, 16},  {112, 8738, 37, 64, false, 0},
               {2048, 128, 128, 128, false, 0}, {4096, 130, 128, 128, false, 0}, {8192, 128, 128, 64, false, 0},
               {4096, 128, 129, 128, false, 0}, {8192, 64, 64, 128, false, 0}};
   (void)state;
@@ -92,7 +93,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
   }
 }
 
-/* Heads of 64 columns under a causal mask take one step. */
+/* Heads of 64 and 128 columns under a causal mask take one step. */
 static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
   kjit_attention_problem problem = few_keys(128, 128, 64);
@@ -108,6 +109,11 @@ static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void
   assert_int_equal(config.consumers, 2);
   assert_int_equal(config.tile_n, 128);
   assert_int_equal(config.o_chunks, 1);
+  problem.head_dim = problem.head_dim_v = 128;
+  assert_true(sm90_takes_few_keys(&problem, &h100));
+  assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+  assert_int_equal(config.tile_n, 128);
+  assert_int_equal(config.o_chunks, 2);
   problem.seq_q = problem.seq_kv = 112;
   assert_false(sm90_takes_few_keys(&problem, &h100));
 }
