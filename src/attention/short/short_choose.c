@@ -173,17 +173,19 @@ static bool wants_heads_alone(const kjit_attention_problem *problem) {
   return problem->heads_q == problem->heads_kv && problem->seq_q <= 2 * SHORT_ROWS;
 }
 
-/* Slow memory and heads whose rows are no whole sectors of 32 bytes: what neighbouring heads share is found in L2 where
- * two blocks at a time have one head each, and whole lines are fetched. On an H100, us, with three consumers and two
- * tiles each before, and with two consumers and one tile each in blocks that go on: 88 columns, 120 x 32 x 120 131 (183
- * and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns, heads first, 60 x 64 x 100 126 (131 and 133).
- * Heads that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys
- * are fewer bytes on their way. */
+/* Slow memory and heads whose rows are no whole sectors of 32 bytes or, of more than 128 columns, no whole lines: what
+ * neighbouring heads share is found in L2 where two blocks at a time have one head each, and whole lines are fetched.
+ * On an H100, us, with three consumers and two tiles each before, and with two consumers and one tile each in blocks
+ * that go on: 88 columns, 120 x 32 x 120 131 (183 and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns,
+ * heads first, 60 x 64 x 100 126 (131 and 133); with two consumers before, 184 columns, 53 x 64 x 77 142 (181). Heads
+ * that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys are
+ * fewer bytes on their way. */
 static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card) {
-  enum { SECTOR_COLUMNS = 16, LEAST = 65, MOST = 128, WIDEST = 128 };
+  enum { LEAST = 65, MOST = 128, WIDE = 136, WIDEST = 192, SECTOR_COLUMNS = 16 };
   const int64_t columns = integer_max(problem->head_dim, problem->head_dim_v);
   if (short_tiles(problem) < PACKED_ROUNDS * (int64_t)card->multiprocessors) return false;
-  return sm90_has_slow_memory(card) && problem->head_dim % SECTOR_COLUMNS != 0 && columns <= WIDEST &&
+  const int64_t shared = problem->head_dim < WIDE ? SECTOR_COLUMNS : SHORT_BAND_COLUMNS;
+  return sm90_has_slow_memory(card) && problem->head_dim % shared != 0 && columns <= WIDEST &&
          problem->head_dim > SHORT_BAND_COLUMNS && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
          problem->seq_q >= LEAST && head_tiles_of(problem) <= FEW_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
@@ -215,11 +217,8 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
   const bool has_many_tiles = head_tiles_of(problem) > FEW_TILES;
-  const bool is_beside = is_read_beside(problem, card);
-  const struct shape *const shapes = is_beside        ? shapes_beside
-                                     : has_many_tiles ? shapes_of_many_tiles
-                                                      : shapes_of_many_heads;
-  if (!choose_shape(shapes, &config))
+  const bool is_beside = is_read_beside(problem, card) && choose_shape(shapes_beside, &config);
+  if (!is_beside && !choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
