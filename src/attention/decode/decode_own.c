@@ -61,8 +61,9 @@ static bool has_few_second_tiles(const kjit_attention_problem *problem, const st
  * of 120 columns: 215 us on an H100 and 171 here), nor where some multiprocessors have two tiles (44 rows of 144 heads
  * over 5,702 keys of 96 columns: 159 and 142; 40 of 240 over 2,000: 79 and 77). But more than half of a tile's rows of
  * so few heads that it splits keys are its own (50 rows of 12 heads over 2,439 keys of 96: 21 and 26). Two stages of
- * less than 64 columns are faster there from three quarters of a round of tiles on: 40 rows of 100 heads over 12,000
- * keys of 40 columns 127 here and 112 there, 41 of 220 over 7,151 of 48 columns 204 and 125. */
+ * less than 64 columns are faster there from two thirds of a round of tiles on: 40 rows of 100 heads over 12,000 keys
+ * of 40 columns 127 here and 112 there, 41 of 220 over 7,151 of 48 columns 204 and 125, 50 of 90 over 9,000 97 and 71,
+ * 44 of 96 over 15,379 of 56 columns 171 and 139. */
 static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows,
                                        const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
@@ -71,7 +72,7 @@ static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, in
     return rows >= DECODE_WARP_ROWS && fills && !has_few_second_tiles(problem, card);
   if (rows <= DECODE_WARP_ROWS) return false;
   const bool is_narrow = widest(problem) < DECODE_BAND_COLUMNS && widest(problem) >= LEAST_NARROW;
-  if (is_narrow && !(problem->flags & KJIT_ATTENTION_CAUSAL) && heads * 4 >= all * 3) return true;
+  if (is_narrow && !(problem->flags & KJIT_ATTENTION_CAUSAL) && heads * 3 >= all * 2) return true;
   if (heads > all) return heads > 2 * all || widest(problem) > WIDE_COLUMNS;
   return fills || (rows > FEW_ROWS / 2 && heads * 4 <= all);
 }

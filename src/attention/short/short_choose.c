@@ -22,10 +22,7 @@ enum {
   MOST_QUERIES = 3,   /* tiles of a consumer, as heads */
   MANY_TILES = 32,    /* of a key head, where rows are no whole lines: with more tiles, and no more than */
   LEAST_KEYS = 64,    /* so many keys and */
-  NARROW_V = 80,      /* columns of V, attention_sm90 is faster; and from */
-  LONG_QUERIES = 640, /* so many queries on with no more than */
-  WIDE_LEAST = 96,    /* so many keys and */
-  MOST_V = 192,       /* columns of V */
+  NARROW_V = 80,      /* columns of V, attention_sm90 is faster */
   PACKED_V = 128,     /* columns of V up to which grouped heads of so many */
   PACKED_ROUNDS = 8,  /* tiles for each multiprocessor are packed more rarely */
   WIDE_KEYS = 240,    /* with more, and more columns of V than */
@@ -60,14 +57,14 @@ static int64_t head_tiles_of(const kjit_attention_problem *problem) {
 /* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
  * tiles of 128 or 192 queries, neighbouring ones at the same time, take fewer of them (sm90_output.c): here and there,
  * us, on an H200: 120 columns, 1,539 queries, 41 keys 150 and 95 (on an H100 192 and 113); 176 columns, 1,884 queries,
- * 35 keys 96 and 81; 160 columns, 17,013 queries, 94 keys 183 and 166. With more keys it is the other way round: 72
- * columns, 185 keys 184 and 196; 112 columns, 171 keys 171 and 214. */
+ * 35 keys 96 and 81; 160 columns, 17,013 queries, 94 keys 183 and 166; heads that share keys, 88 columns, 1,372
+ * queries, 99 keys 243 and 167. With more keys it is the other way round: 72 columns, 185 keys 184 and 196; 112
+ * columns, 171 keys 171 and 214. */
 static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem, uint32_t sm_count) {
-  const int64_t head_tiles = head_tiles_of(problem);
+  const bool has_many = short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
   if (problem->head_dim % SHORT_BAND_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
-  if (problem->head_dim_v <= NARROW_V) return problem->seq_kv <= LEAST_KEYS && head_tiles > MANY_TILES;
-  return problem->head_dim_v <= MOST_V && problem->seq_kv <= WIDE_LEAST && problem->seq_q >= LONG_QUERIES &&
-         short_tiles(problem) >= PACKED_ROUNDS * (int64_t)sm_count;
+  if (has_many && sm90_has_few_keys_of_parts(problem)) return true;
+  return problem->head_dim_v <= NARROW_V && problem->seq_kv <= LEAST_KEYS && head_tiles_of(problem) > MANY_TILES;
 }
 
 /* A causal mask leaves a tile of 128 queries few steps of 128 keys, and O's memory of its own makes their change cheap
@@ -176,17 +173,19 @@ static bool wants_heads_alone(const kjit_attention_problem *problem) {
   return problem->heads_q == problem->heads_kv && problem->seq_q <= 2 * SHORT_ROWS;
 }
 
-/* Slow memory and heads whose rows are no whole sectors of 32 bytes: what neighbouring heads share is found in L2 where
- * two blocks at a time have one head each, and whole lines are fetched. On an H100, us, with three consumers and two
- * tiles each before, and with two consumers and one tile each in blocks that go on: 88 columns, 120 x 32 x 120 131 (183
- * and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns, heads first, 60 x 64 x 100 126 (131 and 133).
- * Heads that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys
- * are fewer bytes on their way. */
+/* Slow memory and heads whose rows are no whole sectors of 32 bytes or, of more than 128 columns, no whole lines: what
+ * neighbouring heads share is found in L2 where two blocks at a time have one head each, and whole lines are fetched.
+ * On an H100, us, with three consumers and two tiles each before, and with two consumers and one tile each in blocks
+ * that go on: 88 columns, 120 x 32 x 120 131 (183 and 132), heads first, 98 x 128 x 115 381 (456 and 438), 104 columns,
+ * heads first, 60 x 64 x 100 126 (131 and 133); with two consumers before, 184 columns, 53 x 64 x 77 142 (181). Heads
+ * that share keys lose least by it: 72 columns, heads first, 375 x 12/6 x 125 113 (110 and 132). Up to 64 keys are
+ * fewer bytes on their way. */
 static bool is_read_beside(const kjit_attention_problem *problem, const struct sm90_card *card) {
-  enum { SECTOR_COLUMNS = 16, LEAST = 65, MOST = 128, WIDEST = 128 };
+  enum { LEAST = 65, MOST = 128, WIDE = 136, WIDEST = 192, SECTOR_COLUMNS = 16 };
   const int64_t columns = integer_max(problem->head_dim, problem->head_dim_v);
   if (short_tiles(problem) < PACKED_ROUNDS * (int64_t)card->multiprocessors) return false;
-  return sm90_has_slow_memory(card) && problem->head_dim % SECTOR_COLUMNS != 0 && columns <= WIDEST &&
+  const int64_t shared = problem->head_dim < WIDE ? SECTOR_COLUMNS : SHORT_BAND_COLUMNS;
+  return sm90_has_slow_memory(card) && problem->head_dim % shared != 0 && columns <= WIDEST &&
          problem->head_dim > SHORT_BAND_COLUMNS && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
          problem->seq_q >= LEAST && head_tiles_of(problem) <= FEW_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
@@ -218,11 +217,8 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
   const bool has_many_tiles = head_tiles_of(problem) > FEW_TILES;
-  const bool is_beside = is_read_beside(problem, card);
-  const struct shape *const shapes = is_beside        ? shapes_beside
-                                     : has_many_tiles ? shapes_of_many_tiles
-                                                      : shapes_of_many_heads;
-  if (!choose_shape(shapes, &config))
+  const bool is_beside = is_read_beside(problem, card) && choose_shape(shapes_beside, &config);
+  if (!is_beside && !choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);

@@ -34,6 +34,9 @@ bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm9
 /* The same of keys that leave attention_short_sm90 room for one tile of Q alone. */
 bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card);
 
+/* Are there many queries, and few keys of heads whose rows are no whole lines? */
+bool sm90_has_few_keys_of_parts(const kjit_attention_problem *problem);
+
 /* Take two pairs of consumers for a chosen config's dense problem if it is of those that are faster by them. */
 void sm90_take_pairs(const kjit_attention_problem *problem, const struct sm90_card *card,
                      kjit_attention_sm90_config *config);

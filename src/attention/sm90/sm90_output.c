@@ -25,7 +25,8 @@ enum {
   LEAST_KEYS = 32,    /* the fewest keys of such a step, */
   STEP_KEYS = 16,     /* of which it has a multiple */
   NARROW_V = 80,      /* the most columns of heads that have one step, */
-  NARROW_KEYS = 64    /* and their most keys */
+  NARROW_KEYS = 64,   /* and their most keys */
+  MOST_BESIDE = 16    /* heads that lie side by side in a tile */
 };
 
 /* Is the last tile of so many rows, or the last step of so many keys, more than half full? If it is not, the smaller
@@ -59,8 +60,9 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
 /* With slow memory two steps of half the keys each, which have less on their way than attention_short_sm90's whole
  * heads, and the order of neighbouring tiles, give 1 % more where a launch of heads of 128 columns is nothing but
  * reading and writing. On an H100, us, here and there: 128 tokens of 256 x 16 heads 183.4 and 186.0 (cuDNN 183.8),
- * 5,066 queries over 127 keys of 128/32 128.6 and 129.4, 21,970 over 71 of 9 x 4, steps of 48, 153.9 and 155.5. Heads
- * of 64 columns are as fast there. */
+ * 5,066 queries over 127 keys of 128/32 128.6 and 129.4, 21,970 over 71 of 9 x 4, steps of 48, 153.9 and 155.5, 8,738
+ * over 37 of 14 x 8/2, of 32, 180.7 and 189.1 (182.9), 11,760 over 23 of 20 x 4/2, of 16, 179.9 and 184.1 (180.4),
+ * 12,674 over 23 of 6 x 12/3 173.2 and 179.0 (186.8). Heads of 64 columns are as fast there. */
 static bool has_few_keys_of_whole_lines(const kjit_attention_problem *problem) {
   enum { COLUMNS = 128 };
   const bool is_even = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) % CONSUMERS == 0;
@@ -76,29 +78,32 @@ static bool has_few_keys_of_whole_lines(const kjit_attention_problem *problem) {
  * heads first, 98 x 128 x 115 450, 456 and 381. So are heads that share keys: 72 columns, heads first, 375 x 12/6 x 125
  * 120, 110 and 113. */
 static bool has_few_keys_side_by_side(const kjit_attention_problem *problem) {
-  enum { LEAST_QUERIES = 65, MOST_QUERIES = 128, LEAST_COLUMNS = 72, SECTOR_COLUMNS = 16, FEWER_KEYS = 80 };
+  enum { LEAST = 65, MOST_QUERIES = 128, LEAST_COLUMNS = 72, SECTOR_COLUMNS = 16, FEWER_KEYS = 80 };
   const bool is_whole = problem->head_dim % SECTOR_COLUMNS == 0;
   return problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim_v == problem->head_dim &&
          problem->head_dim >= LEAST_COLUMNS && problem->head_dim <= MOST_COLUMNS &&
          (is_whole || problem->head_dim <= NARROW_V || problem->seq_kv <= FEWER_KEYS) &&
-         problem->heads_q == problem->heads_kv && problem->seq_q >= LEAST_QUERIES && problem->seq_q <= MOST_QUERIES;
+         problem->heads_q == problem->heads_kv && problem->seq_kv >= LEAST && problem->seq_q >= LEAST &&
+         problem->seq_q <= MOST_QUERIES;
 }
 
-/* Under a causal mask heads of 64 columns are a little faster here too, in one step: on an H100, us, here, by
- * attention_short_sm90 and by cuDNN: 128 tokens of 512 x 12 heads 140.9, 143.7 and 141.1, of 512 x 16 184.4, 186.8 and
- * 184.8, heads first, of 256 x 16 96.3, 98.0 and 97.4, 120 of 313 x 48 306.7, 311.5 and 307.4. */
-static bool has_triangles_of_one_line(const kjit_attention_problem *problem) {
-  enum { COLUMNS = 64, LEAST_LENGTH = 113 };
-  return problem->head_dim == COLUMNS && problem->head_dim_v == COLUMNS && problem->heads_q == problem->heads_kv &&
-         problem->seq_kv >= LEAST_LENGTH && problem->seq_q >= LEAST_LENGTH && problem->seq_q <= ROWS;
+/* Under a causal mask heads of 64 and 128 columns are a little faster here too, in one step: on an H100, us, here, by
+ * attention_short_sm90 and by cuDNN: 128 tokens of 512 x 12 heads of 64 columns 140.9, 143.7 and 141.1, of 512 x 16
+ * 184.4, 186.8 and 184.8, heads first, of 256 x 16 96.3, 98.0 and 97.4, 120 of 313 x 48 306.7, 311.5 and 307.4, 115 of
+ * 60 x 64/32 of 128 columns 119.0, 124.8 and 123.0. */
+static bool has_triangles_of_whole_lines(const kjit_attention_problem *problem) {
+  enum { LEAST_LENGTH = 113 };
+  return problem->head_dim % SM90_CHUNK_COLUMNS == 0 && problem->head_dim_v == problem->head_dim &&
+         problem->head_dim <= MOST_COLUMNS && problem->seq_kv >= LEAST_LENGTH && problem->seq_q >= LEAST_LENGTH &&
+         problem->seq_q <= ROWS;
 }
 
 bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card) {
-  enum { LEAST = 65, MOST = 128, ROUNDS = 32 };
+  enum { MOST = 128, ROUNDS = 32 };
   const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
-  if (!sm90_has_slow_memory(card) || problem->seq_kv < LEAST || problem->seq_kv > MOST) return false;
+  if (!sm90_has_slow_memory(card) || problem->seq_kv > MOST) return false;
   if (groups < ROUNDS * (int64_t)card->multiprocessors) return false;
-  if (problem->flags & KJIT_ATTENTION_CAUSAL) return has_triangles_of_one_line(problem);
+  if (problem->flags & KJIT_ATTENTION_CAUSAL) return has_triangles_of_whole_lines(problem);
   return has_few_keys_of_whole_lines(problem) || has_few_keys_side_by_side(problem);
 }
 
@@ -121,10 +126,37 @@ bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct s
          groups >= ROUNDS * (int64_t)card->multiprocessors;
 }
 
-static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is_narrow) {
+/* Heads that share keys in one tile each, if as many fill it: their rows of a query follow each other in memory where
+ * tokens come before heads, so that a tile reads and writes whole lines. On an H200 and an H100, us, before, by two
+ * consumers with one head a tile, and so by three: 88 columns, 6 x 128/32 x 1,372/99 243, 206 and 167; 80 columns, 1 x
+ * 40/10 x 26,655/71 164, 143 and 136, 215, 184 and 173; 112 columns, 1 x 128/32 x 6,018/63 122, 122 and 109, 148, 148
+ * and 144; heads first, 96 columns, 1 x 20/10 x 45,287/83 128, 128 and 116. */
+static int32_t heads_beside(const kjit_attention_problem *problem) {
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  return group <= MOST_BESIDE && (group & (group - 1)) == 0 ? (int32_t)group : 1;
+}
+
+/* Up to 128 keys of heads that lie side by side were timed, fewer of others. */
+bool sm90_has_few_keys_of_parts(const kjit_attention_problem *problem) {
   if (problem->head_dim % SM90_CHUNK_COLUMNS == 0 || problem->flags & KJIT_ATTENTION_CAUSAL) return false;
-  return problem->seq_kv <= (is_narrow ? NARROW_KEYS : MOST_KEYS) && problem->head_dim_v <= MOST_V &&
-         problem->seq_q >= LONG_QUERIES;
+  const bool is_packed = problem->head_dim_v <= MOST_COLUMNS && heads_beside(problem) > 1;
+  const int64_t most = is_packed ? KEYS : problem->head_dim_v <= NARROW_V ? NARROW_KEYS : MOST_KEYS;
+  return problem->seq_kv <= most && problem->head_dim_v <= MOST_V && problem->seq_q >= LONG_QUERIES;
+}
+
+/* Consumers and keys of a step for few keys, of which a causal mask takes one step, as narrow heads do. */
+static void set_few_keys(const kjit_attention_problem *problem, bool has_two_steps,
+                         kjit_attention_sm90_config *config) {
+  const bool is_packed = config->packed > 1 && problem->head_dim_v <= MOST_COLUMNS;
+  const bool is_narrow = problem->head_dim_v <= NARROW_V && problem->seq_kv <= NARROW_KEYS;
+  if (has_two_steps && config->causal) {
+    config->consumers = CONSUMERS;
+    config->tile_n = KEYS;
+  } else if (!is_narrow || has_two_steps || is_packed) {
+    config->consumers = is_packed ? CONSUMERS + 1 : CONSUMERS;
+    config->tile_n = (int32_t)integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS);
+    if (!has_two_steps) config->tile_n = (int32_t)integer_max(config->tile_n, LEAST_KEYS);
+  }
 }
 
 /* Few keys of heads whose rows are no whole lines: what counts is that neighbouring tiles are read and written at about
@@ -135,18 +167,11 @@ static bool has_few_keys_of_parts(const kjit_attention_problem *problem, bool is
  * 160 columns, 17,013 queries, 94 keys, two steps of 48: 166 and 236. */
 static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card,
                              kjit_attention_sm90_config *config) {
-  const bool is_narrow = problem->head_dim_v <= NARROW_V;
-  const bool has_two_steps = sm90_takes_few_keys(problem, card);
-  if (!has_few_keys_of_parts(problem, is_narrow) && !has_two_steps) return false;
+  const bool has_two_steps = sm90_takes_few_keys(problem, card), has_parts = sm90_has_few_keys_of_parts(problem);
+  if (!has_parts && !has_two_steps) return false;
   kjit_attention_sm90_config with = *config;
-  with.packed = 1;
-  if (has_two_steps && config->causal) {
-    with.consumers = CONSUMERS;
-    with.tile_n = KEYS;
-  } else if (!is_narrow || has_two_steps) {
-    with.consumers = CONSUMERS;
-    with.tile_n = (int32_t)integer_max(integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS), LEAST_KEYS);
-  }
+  with.packed = has_parts ? heads_beside(problem) : 1;
+  set_few_keys(problem, has_two_steps, &with);
   with.stages = 2;
   with.q_buffers = 2;
   with.o_chunks = sm90_chunks(config->head_dim_v);

@@ -78,7 +78,9 @@ enum {
   FEW_TILES = 8,        /* of a head: their sections are bound, to so many */
   SECTION_ROUNDS = 2,   /* rounds of tiles; but */
   FEWEST_TILES = 4,     /* of a head: to four thirds of a round, with fewer tiles to half of one, in launches of so */
-  MANY_TILES = 8,       /* many rounds */
+  MANY_TILES = 8,       /* many rounds, or, of tiles that are alike because there are so many times as many keys as */
+  CHUNK_KEYS = 4,       /* queries, */
+  CHUNK_TILES = 2,      /* of so many */
   LAST_PART = 4,        /* a last section may lack a quarter of the others' size; otherwise */
   MOST_SIZES = 32,      /* so many other sizes are tried */
   MANY_SECTIONS = 16,   /* with more, the last one is little of the whole */
@@ -337,7 +339,8 @@ static int64_t even_section(int64_t pairs, int64_t heads_per_kv, int64_t least, 
  * begin with as many long tiles as there are multiprocessors, time and again. An H100 took, with sections of half a
  * round, one, four thirds and two, us: 512 tokens of 32 x 32 heads of 64 columns 138, 148, 135 and 145; of 32 x 16
  * heads of 128 107, 111, 106 and 115; 383 tokens of 135 x 8 heads of 192 225, 230, - and 236; 197 of 28 x 64 of 256
- * 250, 257, - and 265. */
+ * 250, 257, - and 265. A chunk's tiles are alike, so that few rounds of them are as many: 247 queries over 3,959 keys
+ * of 93 x 2 heads of 128 columns 181 with sections of 62 heads, 171 with half a round, on an H200 164 and 155. */
 int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
                            uint64_t l2_bytes) {
   const int64_t pairs = tiles->heads * problem->batch;
@@ -346,7 +349,9 @@ int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_
   const int64_t round = integer_divide_up(sm_count, tiles->query_tiles);
   int64_t wanted = integer_max(integer_max(fit, 1) * tiles->heads_per_kv, round);
   int64_t most = integer_max(fit_at_most * tiles->heads_per_kv, wanted);
-  if (tiles->query_tiles <= FEWEST_TILES && tiles->count >= MANY_TILES * (int64_t)sm_count) {
+  const bool is_chunk = problem->seq_kv >= CHUNK_KEYS * problem->seq_q && tiles->query_tiles == 2;
+  const int64_t many = (is_chunk ? CHUNK_TILES : MANY_TILES) * (int64_t)sm_count;
+  if (tiles->query_tiles <= FEWEST_TILES && tiles->count >= many) {
     const int64_t part = tiles->query_tiles == FEWEST_TILES ? round * 4 / 3 : round / 2;
     return integer_round_up(integer_max(part, 1), tiles->heads_per_kv);
   }

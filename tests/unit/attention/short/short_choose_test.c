@@ -84,7 +84,7 @@ static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_
   (void)state;
   problem.heads_q = 8;
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
-  problem.seq_kv = 84;
+  problem.seq_kv = 129;
   assert_int_equal(KJIT_OK, choose(&problem, &config));
   problem.seq_kv = 28;
   problem.head_dim = problem.head_dim_v = 64;
@@ -203,14 +203,15 @@ static void test_short_choose__slow_memory_takes_heads_alone_or_one_block(void *
   }
 }
 
-/* Rows of heads that lie side by side share sectors of 32 bytes, which L2 keeps where each block has one head. */
-static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side(void **state) {
+/* Rows of heads that lie side by side share lines, which L2 keeps where each block has one head. */
+static void test_short_choose__with_slow_memory_parts_of_lines_are_read_side_by_side(void **state) {
   const struct sm90_card h100 = slow_card(MULTIPROCESSORS), h200 = usual_card(MULTIPROCESSORS);
   static const struct {
     int64_t pairs, seq, head_dim;
     bool is_beside;
-  } expected[] = {{3840, 120, 88, true},  {3840, 100, 104, true}, {640, 128, 72, true}, {5120, 64, 72, false},
-                  {3840, 160, 88, false}, {640, 110, 96, false},  {320, 80, 104, false}};
+  } expected[] = {{3840, 120, 88, true},  {3840, 100, 104, true}, {640, 128, 72, true},  {5120, 64, 72, false},
+                  {3840, 160, 88, false}, {640, 110, 96, false},  {320, 80, 104, false}, {3392, 77, 184, true},
+                  {5904, 80, 160, true},  {5904, 104, 160, false}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const kjit_attention_problem problem =
@@ -224,11 +225,11 @@ static void test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_b
     assert_int_equal(expected[i].is_beside, is_beside);
     assert_int_equal(expected[i].is_beside, short_shares_lines(&problem, &h100, &there));
     assert_false(short_shares_lines(&problem, &h200, &here));
-    assert_true(here.q_buffers > 1);
+    assert_false(here.stages == 1 && here.blocks_per_sm == 2);
   }
 }
 
-/* The form of one head a block of threads was measured up to 128 columns, and has no room for more. */
+/* One head for each block of threads leaves wide queries no room for two tiles. */
 static void test_short_choose__with_slow_memory_wide_queries_are_not_refused(void **state) {
   const struct sm90_card h100 = slow_card(MULTIPROCESSORS);
   kjit_attention_problem problem = problem_of(4800, 120, 120, 136);
@@ -255,7 +256,7 @@ static void test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__with_slow_memory_many_parts_of_lines_are_not_its_own),
-      cmocka_unit_test(test_short_choose__with_slow_memory_parts_of_sectors_are_read_side_by_side),
+      cmocka_unit_test(test_short_choose__with_slow_memory_parts_of_lines_are_read_side_by_side),
       cmocka_unit_test(test_short_choose__with_slow_memory_wide_queries_are_not_refused),
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),

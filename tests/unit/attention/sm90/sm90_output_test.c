@@ -46,14 +46,23 @@ static void test_sm90_keep_output__other_problems_store_through_q(void **state) 
   }
 }
 
-/* Packed heads would fill tiles of few queries better, but their O has no memory of its own. */
-static void test_sm90_keep_output__heads_that_share_keys_are_not_packed(void **state) {
+/* Heads that share keys go side by side into tiles of three consumers, if as many fill a tile. */
+static void test_sm90_keep_output__heads_that_share_keys_lie_side_by_side(void **state) {
+  static const struct {
+    int64_t group, head_dim;
+    int32_t packed, consumers;
+  } rows[] = {{4, 120, 4, 3}, {16, 40, 16, 3}, {2, 160, 2, 2}, {7, 120, 1, 2}, {32, 120, 1, 2}};
   (void)state;
-  kjit_attention_problem problem = few_keys(650, 41, 120);
-  problem.heads_kv = 4;
-  const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
-  assert_int_equal(config.packed, 1);
-  assert_int_equal(config.o_chunks, 2);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(1539, 41, rows[i].head_dim);
+    problem.heads_kv = 4;
+    problem.heads_q = rows[i].group * problem.heads_kv;
+    const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+    assert_int_equal(config.packed, rows[i].packed);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, 32);
+    assert_int_equal(config.o_chunks, (rows[i].head_dim + 63) / 64);
+  }
 }
 
 /* Two steps of 128 columns, with slow memory, in place of attention_short_sm90's whole heads. */
@@ -64,6 +73,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
     bool is_own;
     int32_t tile_n;
   } rows[] = {{4096, 128, 128, 128, true, 64}, {36, 21970, 71, 128, true, 48},  {10880, 85, 85, 128, true, 48},
+              {112, 8738, 37, 128, true, 32},  {80, 11760, 23, 128, true, 16},  {112, 8738, 37, 64, false, 0},
               {2048, 128, 128, 128, false, 0}, {4096, 130, 128, 128, false, 0}, {8192, 128, 128, 64, false, 0},
               {4096, 128, 129, 128, false, 0}, {8192, 64, 64, 128, false, 0}};
   (void)state;
@@ -83,7 +93,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
   }
 }
 
-/* Heads of 64 columns under a causal mask take one step. */
+/* Heads of 64 and 128 columns under a causal mask take one step. */
 static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
   kjit_attention_problem problem = few_keys(128, 128, 64);
@@ -99,6 +109,11 @@ static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void
   assert_int_equal(config.consumers, 2);
   assert_int_equal(config.tile_n, 128);
   assert_int_equal(config.o_chunks, 1);
+  problem.head_dim = problem.head_dim_v = 128;
+  assert_true(sm90_takes_few_keys(&problem, &h100));
+  assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+  assert_int_equal(config.tile_n, 128);
+  assert_int_equal(config.o_chunks, 2);
   problem.seq_q = problem.seq_kv = 112;
   assert_false(sm90_takes_few_keys(&problem, &h100));
 }
@@ -179,7 +194,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps),
       cmocka_unit_test(test_sm90_keep_output__other_problems_store_through_q),
-      cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_are_not_packed),
+      cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_lie_side_by_side),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle),

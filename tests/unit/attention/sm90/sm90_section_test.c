@@ -116,6 +116,19 @@ static void test_sm90_section__of_few_tiles_is_no_whole_round(void **state) {
   assert_int_equal(64, section_of(1, 64, 64, 512, 64));   /* few rounds: the longest tiles first */
 }
 
+/* Few queries over many keys: the tiles of a head are about equally long. */
+static void test_sm90_section__of_a_chunks_few_tiles_is_no_whole_round(void **state) {
+  (void)state;
+  const kjit_attention_sm90_config config = {.consumers = 2, .tile_n = 128, .packed = 1};
+  static const struct { int64_t pairs, seq_q, section; } rows[] = {{186, 247, 33}, {196, 170, 33}, {131, 247, 66}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = causal(1, rows[i].pairs, rows[i].pairs, 3959, 128);
+    problem.seq_q = rows[i].seq_q;
+    const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+    assert_int_equal(rows[i].section, sm90_tiles_section(&tiles, &problem, SMS, L2_BYTES_OF_H100));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sm90_section__section_fits_l2),
@@ -125,6 +138,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_section__section_fills_the_card),
       cmocka_unit_test(test_sm90_section__heads_that_share_keys_count_once),
       cmocka_unit_test(test_sm90_section__of_few_tiles_is_no_whole_round),
+      cmocka_unit_test(test_sm90_section__of_a_chunks_few_tiles_is_no_whole_round),
   };
   return cmocka_run_group_tests_name("sm90_section", tests, NULL, NULL);
 }
