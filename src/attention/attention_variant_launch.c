@@ -313,7 +313,6 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->ahead_bytes = launch->order_bytes > 0 && lists == tiling->query_tiles ? 16 : 0;
   launch->params.lists.writers = 1 << launch->list.writer_bits;
   launch->params.lists.readers = (int)(tiles / lists);
-  launch->made = tiling->awaits_each ? (size_t)lists : 0;
   launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
@@ -321,6 +320,7 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->entry_bytes = lists > INT32_MAX || lists * capacity > (int64_t)(LISTS_MAX / 4)
                             ? 0
                             : (size_t)integer_round_up(lists * capacity * 4, 16);
+  launch->made = tiling->awaits_each && launch->entry_bytes > 0 ? (size_t)lists : 0;
 }
 
 /* Where blocks differ by batch entry or head, these are axes of the grids that find them. */
