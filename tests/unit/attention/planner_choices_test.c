@@ -216,6 +216,14 @@ static int64_t draw_extreme(int64_t most) {
   return kind == 0 ? 1 : kind == 1 ? most : integer_min(value, most);
 }
 
+/* A card of the figures that are the furthest from those of any card, either way. */
+static void make_extreme(kjit_device_info *card) {
+  card->multiprocessors = below(2) ? 1 : 4096;
+  card->memory_gb_s = below(2) ? 50 : 1000000;
+  card->load_mhz = below(2) ? 100 : 100000;
+  card->tensor_flops = below(2) ? 64 : 1 << 20;
+}
+
 static void test_planner__takes_sizes_up_to_the_largest_without_overflow(void **state) {
   const int64_t most_pairs = UINT32_MAX, most_length = INT32_MAX - 255;
   (void)state;
@@ -229,7 +237,8 @@ static void test_planner__takes_sizes_up_to_the_largest_without_overflow(void **
     problem.batch = draw_extreme(integer_min(most_pairs / problem.heads_q, INT32_MAX));
     problem.head_dim_v = 8 + 8 * below(32);
     for (uint32_t n = 0; kjit_device_known(n); n++) {
-      const kjit_device_info card = card_of(kjit_device_known(n));
+      kjit_device_info card = card_of(kjit_device_known(n));
+      if (i % 2) make_extreme(&card);
       const struct chosen chosen = choose(&problem, &card);
       kjit_error error;
       assert_status(KJIT_OK, kjit_config_check(&chosen.config, card.arch_specific, &error), &error);
