@@ -85,11 +85,19 @@ def _without_nul(what: str, value: Any, encoded: bytes) -> bytes:
     return encoded
 
 
-def as_text(what: str, value: Any) -> bytes:
-    """A str as the library takes it. what: the argument's name, for messages."""
+def as_utf8(what: str, value: Any) -> bytes:
+    """A str, NULs and all, as bytes. what: the argument's name, for messages."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is {value!r}: must be a str")
-    return _without_nul(what, value, value.encode())
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} has {value[error.start]!r} at character {error.start}: must be UTF-8") from None
+
+
+def as_text(what: str, value: Any) -> bytes:
+    """A str as the library takes it."""
+    return _without_nul(what, value, as_utf8(what, value))
 
 
 def as_path(what: str, value: Any) -> bytes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _abi
-from ._library import as_path, as_text, pairs_of, struct, text_or_none
+from ._library import as_path, as_text, as_utf8, pairs_of, struct, text_or_none
 
 #: A macro's value: text as it stands behind #define; None and True mean 1.
 Defines = Mapping[str, object]
@@ -43,18 +44,25 @@ def texts_of(what: str, values: Iterable[Any]) -> list[bytes]:
 
 def _source(what: str, name: str, text: str) -> Any:
     """The library is told how long the text is, and says itself where a NUL is in it."""
-    if not isinstance(text, str):
-        raise TypeError(f"{what} is {text!r}: must be a str")
-    content = text.encode()
+    content = as_utf8(what, text)
     return _abi.kjit_source(as_text(f"the name of {what}", name), content, len(content))
 
 
-def _macro_text(value: object) -> str:
-    return "1" if value is None or value is True else "0" if value is False else str(value)
+def _macro_text(name: str, value: object) -> str:
+    if value is None or value is True:
+        return "1"
+    if value is False:
+        return "0"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"defines[{name!r}] is {value}: must be finite, or a text that C++ knows")
+    if type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__:
+        raise TypeError(f"defines[{name!r}] is a {type(value).__name__}: must be a number, a bool or a text")
+    return str(value)
 
 
 def _macro(name: str, value: object) -> Any:
-    return _abi.kjit_define(as_text("the name of a define", name), as_text(f"defines[{name!r}]", _macro_text(value)))
+    text = _macro_text(name, value)
+    return _abi.kjit_define(as_text("the name of a define", name), as_text(f"defines[{name!r}]", text))
 
 
 def _part(part: Part) -> Any:
@@ -109,7 +117,7 @@ def request_for(
     wanted = tuple(options), tuple(names), tuple(parts)
     key = None
     if not wanted[2] and (text is None or (isinstance(text, str) and len(text) <= _MEMO_TEXT_MAX)):
-        macros = tuple([(macro, _macro_text(value)) for macro, value in pairs_of("defines", defines)])
+        macros = tuple([(macro, _macro_text(macro, value)) for macro, value in pairs_of("defines", defines)])
         texts = tuple(pairs_of("headers", headers))
         flags = no_compile, strict_sources, keep_unused, timeout_ms
         key = (text, entry, arch, name, macros, texts, folders, wanted, flags)

@@ -65,6 +65,10 @@ def apply_rotary_emb(
     """
     import torch
 
+    longest = x.shape[-3] if cu_seqlens is None else max_seqlen or 0
+    last = longest + (0 if isinstance(seqlen_offsets, torch.Tensor) else seqlen_offsets)
+    if last > cos.shape[0]:
+        raise ValueError(f"x has rows up to position {last}, and cos {cos.shape[0]} rows: must have one for each")
     rows = torch.arange(x.shape[-3], device=x.device)
     if cu_seqlens is not None:
         sequence = torch.searchsorted(cu_seqlens[1:].contiguous(), rows, right=True)

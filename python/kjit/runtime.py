@@ -291,6 +291,8 @@ class Runtime(CacheUpkeep):
         card: a name of kjit.known_cards(), for what the rules choose on a card that is not here. Where calls on it
         launch another kernel in front, " behind " and that one's family follow.
         """
+        if arch is not None and card is not None:
+            raise TypeError(f"give arch ({arch!r}) or card ({card!r}), which has an architecture of its own, not both")
         front = _abi.kjit_config()
         text = ctypes.create_string_buffer(_abi.KJIT_CONFIG_TEXT_MAX)
         problem = _problem(dtype, head_dim, causal, sizes)

@@ -139,11 +139,13 @@ static int is_tensor(PyObject *tensors, PyObject *number, PyObject *tensor) {
   return PyList_Append(tensors, tensor) < 0 ? -1 : 1;
 }
 
-static bool has_rank(PyObject *tensor, Py_ssize_t rank) {
+/* How many axes it has; -1 where it does not say. A class of the user's may run code of its own for that. */
+static Py_ssize_t rank_of(PyObject *tensor) {
   PyObject *const found = PyObject_GetAttr(tensor, name_ndim);
-  const bool same = found && PyLong_Check(found) && PyLong_AsSsize_t(found) == rank;
+  const Py_ssize_t rank = found && PyLong_Check(found) ? PyLong_AsSsize_t(found) : -1;
   Py_XDECREF(found);
-  return same;
+  if (rank < 0) PyErr_Clear();
+  return rank;
 }
 
 /* Are these the indices of a step? */
@@ -157,13 +159,16 @@ static bool are_indices(PyObject *index, PyObject *known) {
   return true;
 }
 
-/* The result of tensor[index] if it is the last trace's next step; NULL without an exception: it is another one. */
+/* The result of tensor[index] if it is the last trace's next step; NULL without an exception: it is another one. The
+ * step is looked at when the rank is known: whatever told that may have taken steps, or forgotten this one. */
 static PyObject *index_again(PyObject *tracer, PyObject *arguments) {
+  if (!PyTuple_Check(arguments) || PyTuple_Size(arguments) != 2) return NULL;
+  PyObject *const tensor = PyTuple_GetItem(arguments, 0);
+  const Py_ssize_t rank = rank_of(tensor);
   PyObject *const step = next_step(tracer);
-  if (!step || PyTuple_GetItem(step, DOES) != indexing || !PyTuple_Check(arguments) || PyTuple_Size(arguments) != 2)
-    return NULL;
-  PyObject *const tensor = PyTuple_GetItem(arguments, 0), *const known = PyTuple_GetItem(step, SECOND);
-  if (!are_indices(PyTuple_GetItem(arguments, 1), known) || !has_rank(tensor, PyTuple_Size(known))) return NULL;
+  if (!step || PyTuple_GetItem(step, DOES) != indexing) return NULL;
+  PyObject *const known = PyTuple_GetItem(step, SECOND);
+  if (!are_indices(PyTuple_GetItem(arguments, 1), known) || rank != PyTuple_Size(known)) return NULL;
   const int same = is_tensor(((Trace *)tracer)->tensors, PyTuple_GetItem(step, FIRST), tensor);
   return same > 0 ? take(tracer, step) : NULL;
 }

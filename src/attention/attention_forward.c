@@ -15,6 +15,7 @@
 #include "base/target.h"
 #include "family/config.h"
 #include "family/tune/tune_store.h"
+#include "runtime/card.h"
 #include "runtime/runtime_internal.h"
 
 /* ---- Choosing ---- */
@@ -48,9 +49,9 @@ static kjit_status take_card(const kjit_device_info *given, kjit_device_info *ou
   if (status != KJIT_OK) return status;
   if (!memchr(out->arch_specific, '\0', sizeof out->arch_specific))
     return error_invalid(error, "device.arch_specific", "must end in NUL");
-  if (out->multiprocessors == 0) return error_invalid(error, "device.multiprocessors", "must be at least 1");
   if (out->max_shared_per_block == 0) return error_invalid(error, "device.max_shared_per_block", "must be set");
-  return target_parse(&target, out->arch_specific, error);
+  const kjit_status known = card_check(out, error);
+  return known == KJIT_OK ? target_parse(&target, out->arch_specific, error) : known;
 }
 
 kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,

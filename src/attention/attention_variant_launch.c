@@ -31,6 +31,9 @@ enum axis { BATCH, SEQ, HEADS };
 /* Most bytes of keep words: beyond, fewer blocks of a list have them, and the others are judged. */
 #define WORDS_MAX ((int64_t)64 << 20)
 
+/* Most bytes of a map of blocks, which is more than a device has: beyond, their number might overflow. */
+#define MAP_MAX (INT64_C(1) << 40)
+
 /* A tensor map's strides are below this, in elements of 16 bits. */
 #define STRIDE_LIMIT (INT64_C(1) << 39)
 
@@ -97,11 +100,22 @@ static kjit_status check_list(const struct tensor_rule *count_rule, const kjit_t
 static kjit_status check_cover(const char *what, int64_t blocks, int32_t rows, int64_t length, kjit_error *error) {
   if (rows < 1)
     return error_set(error, KJIT_ERR_INVALID_ARG, "blocks.%s_rows is %d: must be at least 1", what, (int)rows);
-  if (blocks >= integer_divide_up(length, rows) && blocks <= INT32_MAX) return KJIT_OK;
+  if (blocks >= integer_divide_up(length, rows)) return KJIT_OK;
   return error_set(
       error, KJIT_ERR_INVALID_ARG,
       "blocks.indices has %lld blocks along the %s axis: must be at least %lld, to cover %lld with %d each",
       (long long)blocks, what, (long long)integer_divide_up(length, rows), (long long)length, (int)rows);
+}
+
+/* The states of all blocks, a byte each. Axes of lists that are expanded take no memory, but states do. */
+static kjit_status check_map(const int64_t shape[4], kjit_error *error) {
+  const int64_t maps = integer_product(shape[0], shape[1]);
+  const bool is_counted = shape[2] <= INT32_MAX && shape[3] <= INT32_MAX;
+  if (is_counted && integer_product(maps, shape[2] * shape[3]) <= MAP_MAX) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG,
+                   "blocks.indices has %lld x %lld x %lld x %lld blocks: must be at most 2^31 - 1 along an axis and "
+                   "2^40 together",
+                   (long long)shape[0], (long long)shape[1], (long long)shape[2], (long long)shape[3]);
 }
 
 static kjit_status check_blocks(const kjit_attention_args *args, kjit_error *error) {
@@ -116,8 +130,9 @@ static kjit_status check_blocks(const kjit_attention_args *args, kjit_error *err
   }
   if (status == KJIT_OK)
     status = check_cover("query", blocks->indices.shape[2], blocks->query_rows, args->q.shape[SEQ], error);
-  return status == KJIT_OK ? check_cover("key", blocks->indices.shape[3], blocks->key_rows, args->k.shape[SEQ], error)
-                           : status;
+  if (status == KJIT_OK)
+    status = check_cover("key", blocks->indices.shape[3], blocks->key_rows, args->k.shape[SEQ], error);
+  return status == KJIT_OK ? check_map(blocks->indices.shape, error) : status;
 }
 
 static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *error) {
@@ -298,7 +313,6 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->ahead_bytes = launch->order_bytes > 0 && lists == tiling->query_tiles ? 16 : 0;
   launch->params.lists.writers = 1 << launch->list.writer_bits;
   launch->params.lists.readers = (int)(tiles / lists);
-  launch->made = tiling->awaits_each ? (size_t)lists : 0;
   launch->list_grid[0] = (uint32_t)tiling->query_tiles << launch->list.writer_bits;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;
@@ -306,6 +320,7 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
   launch->entry_bytes = lists > INT32_MAX || lists * capacity > (int64_t)(LISTS_MAX / 4)
                             ? 0
                             : (size_t)integer_round_up(lists * capacity * 4, 16);
+  launch->made = tiling->awaits_each && launch->entry_bytes > 0 ? (size_t)lists : 0;
 }
 
 /* Where blocks differ by batch entry or head, these are axes of the grids that find them. */

@@ -23,4 +23,10 @@ static inline int64_t integer_round_up(int64_t value, int64_t unit) {
   return integer_divide_up(value, unit) * unit;
 }
 
+/* The product of two values of at least 0, or the largest number where it does not fit. */
+static inline int64_t integer_product(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 #endif

@@ -40,7 +40,7 @@ static kjit_status choose_mode(struct builder *builder, const kjit_runtime_optio
       builder->mode = modes[i].mode;
       return KJIT_OK;
     }
-  return error_invalid(error, "KJIT_CACHE_MODE", "must be rw, ro or off");
+  return error_set(error, KJIT_ERR_INVALID_ARG, "KJIT_CACHE_MODE: \"%.64s\"; must be rw, ro or off", value);
 }
 
 /* Read a number of bytes from the environment; `*out` stays as it is when the variable is not set. */
@@ -52,7 +52,7 @@ static kjit_status read_bytes(const struct builder *builder, const kjit_runtime_
   errno = 0;
   const unsigned long long bytes = strtoull(value, &end, 10);
   if (*value < '0' || *value > '9' || *end || errno || !bytes)
-    return error_invalid(error, name, "must be a number of bytes from 1 on");
+    return error_set(error, KJIT_ERR_INVALID_ARG, "%s: \"%.64s\"; must be a number of bytes from 1 on", name, value);
   *out = bytes;
   return KJIT_OK;
 }

@@ -77,6 +77,25 @@ void card_fill(kjit_device_info *info, uint32_t capability, uint32_t memory_gb_s
   info->tensor_flops = info->load_mhz ? tensor_flops_of(capability) : 0;
 }
 
+kjit_status card_check(const kjit_device_info *info, kjit_error *error) {
+  const struct {
+    const char *member;
+    uint32_t value, least, most;
+    bool may_be_unknown;
+  } figures[] = {{"multiprocessors", info->multiprocessors, 1, 4096, false},
+                 {"memory_gb_s", info->memory_gb_s, LEAST_GB_S, 1000000, true},
+                 {"load_mhz", info->load_mhz, 100, 100000, true},
+                 {"tensor_flops", info->tensor_flops, 64, 1 << 20, true}};
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+    const uint32_t value = figures[i].value;
+    if (value >= figures[i].least && value <= figures[i].most) continue;
+    if (value == 0 && figures[i].may_be_unknown) continue;
+    return error_set(error, KJIT_ERR_INVALID_ARG, "device.%s is %u: must be %sfrom %u to %u", figures[i].member, value,
+                     figures[i].may_be_unknown ? "0 or " : "", figures[i].least, figures[i].most);
+  }
+  return KJIT_OK;
+}
+
 static const struct card *find(const char *name) {
   for (size_t i = 0; i < CARDS; i++)
     if (!strcasecmp(name, cards[i].name)) return &cards[i];

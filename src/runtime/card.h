@@ -18,4 +18,8 @@ enum {
  * driver does not state it, becomes 0. */
 void card_fill(kjit_device_info *info, uint32_t capability, uint32_t memory_gb_s);
 
+/* Can a card have these multiprocessors, this memory, clock and tensor cores? Of a device that a program describes:
+ * planners multiply these figures, and rely on their bounds. KJIT_ERR_INVALID_ARG. */
+kjit_status card_check(const kjit_device_info *info, kjit_error *error);
+
 #endif

@@ -52,7 +52,9 @@ static kjit_status choose_tiered(kjit_runtime_options *options, kjit_error *erro
   if (!strcmp(value, "on")) return KJIT_OK;
   char *end;
   const long calls = strtol(value, &end, 10);
-  if (*end || calls < 1 || calls > INT32_MAX) return error_invalid(error, "KJIT_TIERED", "must be on, off or a number");
+  if (*end || calls < 1 || calls > INT32_MAX)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "KJIT_TIERED: \"%.64s\"; must be on, off or a number from 1 on",
+                     value);
   options->tier_calls = (uint32_t)calls;
   return KJIT_OK;
 }

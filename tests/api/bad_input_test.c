@@ -1,5 +1,5 @@
 /* Every public function that returns a status, with NULL in the place of all its pointers: one that must be there is
- * named. Counts that no array has, and configs whose values are no legal ones. */
+ * named. Counts that no array has, models that no server has, and configs whose values are no legal ones. */
 #include "fixture.h"
 
 #include <stdbool.h>
@@ -224,6 +224,34 @@ static void test_request__counts_beyond_their_bounds_are_refused_by_name(void **
   }
 }
 
+/* The members of a model, one at a time, beside others that are right. */
+static void test_model__member_out_of_range_is_refused_with_its_rule(void **state) {
+  struct fixture *f = *state;
+  static const struct {
+    size_t member;
+    int64_t value;
+    const char *message;
+  } rows[] = {
+      {offsetof(kjit_serving_model, heads_q), INT64_C(1) << 31, "model.heads_q: must be from 1 to 2147483647"},
+      {offsetof(kjit_serving_model, heads_kv), 3, "model.heads_kv: must divide heads_q"},
+      {offsetof(kjit_serving_model, page_size), -1, "model.page_size: must not be negative"},
+      {offsetof(kjit_serving_model, softcap), 30, "model.softcap: must be 0 or 1"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_serving_model model = kjit_serving_model_default();
+    kjit_config configs[KJIT_SERVING_KERNELS_MAX];
+    size_t count = 1;
+    model.dtype = KJIT_BF16;
+    model.heads_q = 8;
+    model.head_dim = 128;
+    memcpy((char *)&model + rows[i].member, &rows[i].value, sizeof rows[i].value);
+    assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_serving_kernels(&model, "sm_90", configs, &count, &f->error),
+                  &f->error);
+    assert_string_equal(f->error.message, rows[i].message);
+    assert_int_equal(count, 0);
+  }
+}
+
 /* Whatever kjit_config_set() lets through is judged by kjit_config_check(); a size that divides another may be 0. */
 static void test_geometry__of_an_illegal_config_is_zero(void **state) {
   struct fixture *f = *state;
@@ -257,6 +285,7 @@ int main(void) {
       FIXTURE_TEST(test_runtime__of_nothing_is_refused_by_name),
       FIXTURE_TEST(test_runtime__alone_is_refused_by_the_next_argument),
       FIXTURE_TEST(test_request__counts_beyond_their_bounds_are_refused_by_name),
+      FIXTURE_TEST(test_model__member_out_of_range_is_refused_with_its_rule),
       FIXTURE_TEST(test_geometry__of_an_illegal_config_is_zero),
   };
   return cmocka_run_group_tests_name("api bad input", tests, NULL, NULL);

@@ -113,6 +113,23 @@ class Usage(CommandCase):
         for value in ("0", "-1", "x", "1x", "99999999999999999999", ""):
             self.refused("warm", "--set", "progression", "--arch", "sm_80", "--jobs", value, naming="--jobs")
 
+    def test_environment__value_that_is_none_is_shown_with_the_rule(self):
+        for name, value, rule in (
+            ("KJIT_CACHE_MODE", "r0", "must be rw, ro or off"),
+            ("KJIT_CACHE_MAX_BYTES", "10Q", "must be a number of bytes from 1 on"),
+            ("KJIT_CACHE_SOURCES", "all", "must be a number of bytes from 1 on"),
+            ("KJIT_TIERED", "-3", "must be on, off or a number from 1 on"),
+            ("KJIT_COMPILE_SERVER", "2", "must be on, off"),
+        ):
+            self.refused("cache", "path", naming=f'{name}: "{value}"; {rule}', **{name: value})
+
+    def test_problem__unknown_key_is_named_beside_those_that_are_known(self):
+        known = "known are dtype, head_dim, head_dim_v, batch, heads_q, heads_kv, seq_q, seq_kv, causal"
+        self.refused("describe", "dtype=bf16,heads=3", naming=f"column 12: unknown key 'heads'; {known}")
+
+    def test_output__path_that_is_empty_is_refused(self):
+        self.refused("compile", "--attention", "dtype=bf16,head_dim=64", "--arch", "sm_80", "-o", "", naming="is empty")
+
     def test_options__unexpected_word_is_named(self):
         self.refused("doctor", "now", naming="'now'")
 
@@ -241,7 +258,7 @@ class Log(CommandCase):
         self.assertEqual(self.kjit(*command, KJIT_LOG="error").stderr, "")
 
     def test_log__unknown_level_is_named(self):
-        self.kjit("cache", "path", exit_code=USAGE, KJIT_LOG="loud")
+        self.refused("cache", "path", naming="loud", KJIT_LOG="loud")
 
 
 class Compile(CommandCase):
@@ -474,7 +491,8 @@ class Warm(CommandCase):
                              ("flash_forward sm_80, " + SHORT_FORM, "sm_80"),
                              ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
                              ("attention sm_80 dtype=bf16,head_dim=64,foo=1", "column 40"),
-                             ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 49"),
+                             ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1",
+                              "column 49: unknown key 'pages'; known are heads"),
                              ("serving sm_80 heads=32/5 head_dim=64 dtype=bf16", "column 15"),
                              ("serving sm_80 heads=8 dtype=bf16", "head_dim"),
                              ("serving sm_80 heads=8 head_dim=64 dtype=bf16 cache=fp32", "column 46"),
@@ -547,6 +565,8 @@ class Warm(CommandCase):
 
     def test_warm__empty_list_of_architectures_is_refused(self):
         self.refused("warm", "--set", "progression", "--arch", "", naming="--arch is empty")
+        self.refused("warm", "--set", "progression", "--arch", "sm_80,,sm_90",
+                     naming="',sm_90': an architecture is expected here, as in sm_80,sm_90a")
 
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)

@@ -123,9 +123,9 @@ class KjitCase(TemporaryFolder):
     def json(self, *arguments, exit_code=DONE, **environment):
         return json.loads(self.kjit(*arguments, "--json", exit_code=exit_code, **environment).stdout)
 
-    def refused(self, *arguments, naming, exit_code=USAGE):
+    def refused(self, *arguments, naming, exit_code=USAGE, **environment):
         """The command says no, on one line that names what is wrong, and prints nothing else."""
-        result = self.kjit(*arguments, exit_code=exit_code)
+        result = self.kjit(*arguments, exit_code=exit_code, **environment)
         self.assertEqual(result.stdout, "")
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         self.assertIn(naming, result.stderr)

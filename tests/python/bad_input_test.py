@@ -88,6 +88,8 @@ class Cut(harness.TemporaryFolder):
         )
         for words, call, *arguments in rows:
             self.refused(ValueError, words, call, *arguments)
+        words = r"text has '.udc80' at character 3: must be UTF-8"  # what a file of another encoding may be read as
+        self.refused(ValueError, words, self.runtime.compile_source, "// \udc80", "k", "sm_80")
         macros = {"defines": {"A": "1\0 2"}}
         self.refused(ValueError, r"defines\['A'\] is ", self.runtime.compile_source, KERNEL, "k", "sm_80", **macros)
 
@@ -121,6 +123,14 @@ class Cut(harness.TemporaryFolder):
         )
         for words, call, *arguments in rows:
             self.refused(TypeError, words, call, *arguments)
+        words = r"defines\['N'\] is a object: must be a number, a bool or a text"
+        self.refused(TypeError, words, self.runtime.compile_source, KERNEL, "k", "sm_80", defines={"N": object()})
+        words = r"defines\['N'\] is nan: must be finite"
+        self.refused(ValueError, words, self.runtime.compile_source, KERNEL, "k", "sm_80", defines={"N": float("nan")})
+        words = "source: is missing: a request has a source, compiled parts, or both"
+        self.refused(kjit.InvalidArgument, words, self.runtime.compile_source, None, "k", "sm_80")
+        words = r"give arch \('sm_80'\) or card \('H200'\)"
+        self.refused(TypeError, words, self.runtime.describe_attention, "bf16", 64, "sm_80", card="H200", seq_q=64)
         words = "compile_server is 'yes': must be one of False, True"
         self.refused(ValueError, words, kjit.Runtime, compile_server="yes")
 

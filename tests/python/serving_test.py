@@ -262,6 +262,8 @@ class Serving(unittest.TestCase):
                     wanted = [turn(flat[i], place, cos, sin, interleaved) for i, place in enumerate(places)]
                     found = apply_rotary_emb(rows, cos, sin, interleaved, seqlen_offsets=given, **more)
                     torch.testing.assert_close(found, torch.stack(wanted).view(rows.shape))
+        with self.assertRaisesRegex(ValueError, "x has rows up to position 14, and cos 13 rows"):
+            apply_rotary_emb(x, cos, sin, seqlen_offsets=9)
         half = x.bfloat16()
         again = apply_rotary_emb(half, cos, sin, inplace=True)
         self.assertIs(again, half)

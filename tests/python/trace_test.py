@@ -276,6 +276,32 @@ class WithTensors(Traces):
         self.assertRaisesRegex(TypeError, "index each", variant._of_functions, score, None)
 
 
+@unittest.skipIf(_native_part.native is None, "steps are compared in Python")
+class IndexInC(unittest.TestCase):
+    def test_index__of_a_tensor_that_forgets_the_step_is_another_step(self):
+        native, index = _native_part.native, object()
+        tracer = _replay.Tracer()
+
+        class Forgetful:
+            @property
+            def ndim(self):
+                tracer._forget(0)
+                return 1
+
+        class Mode(native.Mode):
+            def go_on(self, *arguments):
+                return "another step"
+
+        mode = Mode()
+        mode.tracer = tracer
+        tracer.steps, tracer.texts = [(_trace.INDEX, 0, (index,), ["what the step gave"])], ["text"]
+        native.configure_mode(operator.getitem)
+        if torch is not None:
+            self.addCleanup(native.configure_mode, torch.Tensor.__getitem__)
+        self.assertEqual(mode.__torch_function__(operator.getitem, (), (Forgetful(), index)), "another step")
+        self.assertEqual(tracer.at, 0)
+
+
 @unittest.skipIf(_native_part.native is None, "the steps are compared in Python above")
 class AgainInPython(Again):
     tracer = _trace.Tracer

@@ -18,6 +18,8 @@
 #define MOST_SEQ   INT32_MAX
 /* Longest value of a key, with its NUL: a float written in full. */
 #define VALUE_BYTES 64
+/* Longest name of a key and what stands in front of it in a list. */
+#define NAME_BYTES 16
 
 enum key_kind {
   KEY_NUMBER, /* an int64_t                              */
@@ -160,6 +162,15 @@ static kjit_status value_store(const struct item *item, const struct key *key, s
   }
 }
 
+static kjit_status key_unknown(const struct item *item, kjit_error *error) {
+  char known[KEY_COUNT * NAME_BYTES] = "";
+  size_t bytes = 0;
+  for (size_t i = 0; i < KEY_COUNT; i++)
+    bytes += (size_t)snprintf(known + bytes, sizeof known - bytes, "%s%s", i > 0 ? ", " : "", keys[i].name);
+  return error_say(error, KJIT_ERR_PARSE, "column %zu: unknown key '%.*s'; known are %s", item->column,
+                   (int)item->key_bytes, item->key, known);
+}
+
 static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COUNT], struct trial_problem *out,
                              kjit_error *error) {
   struct item item;
@@ -167,9 +178,7 @@ static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COU
     return error_say(error, KJIT_ERR_PARSE, "column %zu: '%.*s': key=value is expected", (size_t)(at - text) + 1,
                      (int)strcspn(at, ","), at);
   const struct key *key = key_find(&item);
-  if (key == NULL)
-    return error_say(error, KJIT_ERR_PARSE, "column %zu: unknown key '%.*s'", item.column, (int)item.key_bytes,
-                     item.key);
+  if (key == NULL) return key_unknown(&item, error);
   if (seen[key - keys])
     return error_say(error, KJIT_ERR_PARSE, "column %zu: '%s' stands here twice", item.column, key->name);
   seen[key - keys] = true;

@@ -58,6 +58,7 @@ bool output_file_is_stream(const char *path) {
  * no path. */
 static kjit_status target_find(const char *path, char real[PATH_MAX], kjit_error *error) {
   struct stat there;
+  if (*path == '\0') return error_say(error, KJIT_ERR_INVALID_ARG, "the path of the file to write is empty");
   if (stat(path, &there) != 0) {
     if (errno != ENOENT) return file_failed("written", path, error);
     if (snprintf(real, PATH_MAX, "%s", path) < PATH_MAX) return KJIT_OK;

@@ -129,7 +129,7 @@ bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error) {
   const size_t bytes = strcspn(*at, ",");
   const bool last = (*at)[bytes] == '\0';
   if (bytes == 0 || bytes >= ARCH_BYTES || (!last && (*at)[bytes + 1] == '\0')) {
-    error_say(error, KJIT_ERR_PARSE, "'%.*s': architectures are named like sm_80, separated by commas", 64, *at);
+    error_say(error, KJIT_ERR_PARSE, "'%.*s': an architecture is expected here, as in sm_80,sm_90a", 64, *at);
     return false;
   }
   memcpy(arch, *at, bytes);

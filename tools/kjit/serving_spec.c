@@ -11,8 +11,10 @@
 
 #define SEPARATORS  " \t,"
 #define VALUE_BYTES 32
-#define MOST_HEADS  65535
-#define MOST_PAGE   (1 << 30)
+/* Longest key and what stands in front of it in a list. */
+#define NAME_BYTES 16
+#define MOST_HEADS 65535
+#define MOST_PAGE  (1 << 30)
 
 static bool read_number(const char *value, uint64_t least, uint64_t most, int64_t *out) {
   uint64_t number;
@@ -74,6 +76,15 @@ static const struct {
             {"softcap", read_softcap, "0 or 1"}};
 enum { KEY_COUNT = sizeof keys / sizeof *keys };
 
+static kjit_status key_unknown(size_t column, const char *key, size_t bytes, kjit_error *error) {
+  char known[KEY_COUNT * NAME_BYTES] = "";
+  size_t written = 0;
+  for (size_t i = 0; i < KEY_COUNT; i++)
+    written += (size_t)snprintf(known + written, sizeof known - written, "%s%s", i > 0 ? ", " : "", keys[i].key);
+  return error_say(error, KJIT_ERR_PARSE, "column %zu: unknown key '%.*s'; known are %s", column, (int)bytes, key,
+                   known);
+}
+
 static kjit_status read_word(const char *text, const char *at, size_t bytes, bool seen[KEY_COUNT],
                              kjit_serving_model *out, kjit_error *error) {
   const size_t column = (size_t)(at - text) + 1;
@@ -91,7 +102,7 @@ static kjit_status read_word(const char *text, const char *at, size_t bytes, boo
     return error_say(error, KJIT_ERR_PARSE, "column %zu: '%.*s': %s is expected", column, (int)bytes, at,
                      keys[i].expected);
   }
-  return error_say(error, KJIT_ERR_PARSE, "column %zu: unknown key '%.*s'", column, (int)key_bytes, at);
+  return key_unknown(column, at, key_bytes, error);
 }
 
 kjit_status serving_spec_parse(const char *text, kjit_serving_model *out, kjit_error *error) {

@@ -157,8 +157,8 @@ bool decode_is_short_round(const kjit_attention_problem *problem, const struct d
 
 int64_t decode_key_bytes(const kjit_attention_problem *problem) {
   enum { ELEMENT_BYTES = 2 };
-  return problem->batch * problem->heads_kv * problem->seq_kv * (problem->head_dim + problem->head_dim_v) *
-         ELEMENT_BYTES;
+  const int64_t key_bytes = (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
+  return integer_product(integer_product(problem->batch * problem->heads_kv, problem->seq_kv), key_bytes);
 }
 
 /* One warp's rows of more heads of 64 columns than two for each multiprocessor: here by few bytes on their way and by

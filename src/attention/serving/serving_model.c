@@ -28,12 +28,13 @@ static kjit_status take_model(kjit_serving_model *known, const kjit_serving_mode
   if (known->cache != known->dtype && known->cache != KJIT_FP8_E4M3)
     return error_invalid(error, "model.cache", "must be model.dtype, or FP8_E4M3 (24)");
   if (known->heads_q < 1 || known->heads_q > INT32_MAX)
-    return error_invalid(error, "model.heads_q", "must be at least 1");
+    return error_invalid(error, "model.heads_q", "must be from 1 to 2147483647");
   if (known->heads_kv == 0) known->heads_kv = known->heads_q;
   if (known->heads_kv < 0 || known->heads_q % known->heads_kv != 0)
     return error_invalid(error, "model.heads_kv", "must divide heads_q");
   if (known->head_dim_v == 0) known->head_dim_v = known->head_dim;
   if (known->page_size < 0) return error_invalid(error, "model.page_size", "must not be negative");
+  if (known->softcap != 0 && known->softcap != 1) return error_invalid(error, "model.softcap", "must be 0 or 1");
   return KJIT_OK;
 }
 

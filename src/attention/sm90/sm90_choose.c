@@ -87,7 +87,8 @@ static void consider_whole(const kjit_attention_problem *problem, const struct s
   candidate.consumers = consumers;
   candidate.tile_n = tile_n;
   const int64_t now = whole_time(problem, best, card);
-  if (whole_time(problem, &candidate, card) * 100 < now * (100 - percent)) *best = candidate;
+  const int64_t then = whole_time(problem, &candidate, card);
+  if (integer_product(then, 100) < integer_product(now, 100 - percent)) *best = candidate;
 }
 
 /* By how many per cent other steps than those that were measured best have to be better by the model, which finds short

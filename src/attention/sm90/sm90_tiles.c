@@ -40,6 +40,9 @@ static const int64_t softmax_ns[] = {780, 1100, 1370}, product_ns[] = {325, 325,
 /* What cycles and products are counted in: 1/1024 of an H200's. */
 #define UNIT INT64_C(1024)
 
+/* More than any time that is worth comparing, so that some of them can be added. */
+#define LONGEST (INT64_MAX / 8)
+
 static int64_t or_usual(uint32_t figure, int64_t usual) {
   return figure ? figure : usual;
 }
@@ -186,7 +189,8 @@ static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_
                            const struct sm90_card *card) {
   const int64_t busy = integer_min(tiles->count, card->multiprocessors), heads = tiles->count / tiles->query_tiles;
   const int64_t begin = sm90_card_cycles(card, BEGIN), one = round_time(tiles, config, busy, 1, card) - begin;
-  const int64_t share = causal_blocks(tiles, config) * heads * one / busy + tiles->count * begin / busy;
+  const int64_t blocks = causal_blocks(tiles, config) * heads;
+  const int64_t share = integer_min(integer_product(blocks, one) / busy, LONGEST) + tiles->count * begin / busy;
   const int64_t last =
       begin + sm90_tiles_longest(tiles, config, card->multiprocessors) * near_step_time(config, busy, card);
   const int64_t longest = round_time(tiles, config, busy, tiles->key_blocks, card);
@@ -198,8 +202,10 @@ int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm9
   const uint32_t multiprocessors = card->multiprocessors;
   if (config->causal && parts == 1 && !are_alike(tiles, config)) return causal_time(tiles, config, card);
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
-  return all / multiprocessors * round_time(tiles, config, multiprocessors, steps, card) +
-         round_time(tiles, config, all % multiprocessors, steps, card) + merge_time(tiles, config, parts, card);
+  const int64_t rounds =
+      integer_product(all / multiprocessors, round_time(tiles, config, multiprocessors, steps, card));
+  return integer_min(rounds, LONGEST) + round_time(tiles, config, all % multiprocessors, steps, card) +
+         merge_time(tiles, config, parts, card);
 }
 
 int64_t sm90_tiles_steps(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
@@ -243,7 +249,7 @@ static int64_t least_gain(const struct sm90_tiles *tiles, const kjit_attention_s
   const int64_t gain = (is_many ? MERGE_OF_MANY : 0) + (config->head_dim_v > STEP_COLUMNS ? MERGE_OF_WIDE : 0);
   const bool is_half = 2 * tiles->count >= card->multiprocessors;
   const bool waits = is_half && sm90_has_slow_memory(card) && sm90_tiles_read_alone(tiles);
-  return integer_max(sm90_card_cycles(card, gain), waits ? whole * DOUBT_PERCENT / 100 : 0);
+  return integer_max(sm90_card_cycles(card, gain), waits ? integer_product(whole, DOUBT_PERCENT) / 100 : 0);
 }
 
 /* Parts of causal tiles are reckoned as if all were as long as the longest tile's, and take a quarter to a half longer

@@ -167,6 +167,8 @@ static kjit_status copy_source(struct storage *storage, const kjit_build_request
                                const struct custom_extras *extras, kjit_error *error) {
   storage->source = request->source;
   if (!request->source.text && request->part_count) return parts_check_no_source(request, error);
+  if (!request->source.text && !request->source.name)
+    return error_invalid(error, "source", "is missing: a request has a source, compiled parts, or both");
   kjit_status status = check_source(&storage->source, "source", error);
   if (status == KJIT_OK) status = check_dirs(request, error);
   if (status == KJIT_OK) status = copy_headers(storage, request, error);

@@ -365,7 +365,7 @@ static void test_tiered__option_is_checked(void **state) {
   options.tiered = KJIT_TIERED_DEFAULT;
   setenv("KJIT_TIERED", "soon", 1);
   assert_status(KJIT_ERR_INVALID_ARG, kjit_runtime_create(&runtime, &options, &f->error), &f->error);
-  assert_string_equal(f->error.message, "KJIT_TIERED: must be on, off or a number");
+  assert_string_equal(f->error.message, "KJIT_TIERED: \"soon\"; must be on, off or a number from 1 on");
   unsetenv("KJIT_TIERED");
 }
 

@@ -282,7 +282,11 @@ static void test_planner__card_by_hand_is_checked(void **state) {
   problem.seq_q = problem.head_dim = 64;
   card.multiprocessors = 0;
   assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_choose_for(&problem, &card, &config, &error), &error);
-  assert_string_equal(error.message, "device.multiprocessors: must be at least 1");
+  assert_string_equal(error.message, "device.multiprocessors is 0: must be from 1 to 4096");
+  card.multiprocessors = 132;
+  card.load_mhz = 1; /* GHz? */
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_choose_for(&problem, &card, &config, &error), &error);
+  assert_string_equal(error.message, "device.load_mhz is 1: must be 0 or from 100 to 100000");
   card = card_of("H200");
   memset(card.arch_specific, 'x', sizeof card.arch_specific);
   assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_choose_for(&problem, &card, &config, &error), &error);

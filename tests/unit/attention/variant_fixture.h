@@ -34,6 +34,14 @@ static inline kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_
   return tensor;
 }
 
+static inline kjit_attention_args windowed_args(int32_t left) {
+  kjit_attention_args args = causal_args();
+  args.flags |= KJIT_ATTENTION_WINDOW;
+  args.window_left = left;
+  args.window_right = -1;
+  return args;
+}
+
 /* What a launch is told of a score function that reads a tensor `matrix`, and with two of them `factor` too. */
 static inline struct attention_variant_launch launch_of(const char *score, const kjit_tensor *tensors, uint32_t count) {
   static const char *const names[] = {"matrix", "factor"};
