@@ -61,9 +61,9 @@ struct Finding {
   }
 };
 
-// Keep the mask's side of all keys of a block, which may have keep words. All lanes of a warp, of which those of a group
-// have a piece each of the block, the first ones of them with keys; `own`: the lanes of this one's group, `which`: its
-// place there.
+// Keep the mask's side of all keys of a block, which may have keep words. All lanes of a warp, of which a group of them
+// have a piece each of the block, the first ones with keys; `own`: the lanes of this one's group, `which`: its place
+// there.
 __device__ void keep_keys(const Tile &tile, Shared &shared, int at, bool may_be_written, kjit_variant_keys keys,
                           bool asked, uint32_t own, int which) {
   const int pieces = __popc(__ballot_sync(0xffffffffu, asked) & own), lane = threadIdx.x % kLanesPerWarp;

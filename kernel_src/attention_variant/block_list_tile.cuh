@@ -127,8 +127,8 @@ struct Tile {
                                       piece.k1);
   }
 
-  // A block's entry; -1: no row sees a key of it. What was found has a state for each part of the tile's queries, or one
-  // for all of them. Keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
+  // A block's entry; -1: no row sees a key of it. What was found has a state for each part of the tile's queries, or
+  // one for all of them. Keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
   __device__ int entry(int block, int finding) const {
     if (block < 0) return -1;
     const Area area = area_of(block);
