@@ -61,15 +61,16 @@ struct Finding {
   }
 };
 
-// Keep the mask's side of all keys of a block, which may have keep words. All lanes of a warp, of which those of `own`
-// have a piece each of the block, the first ones of them with keys.
-__device__ void keep_keys(Shared &shared, int at, bool may_be_written, kjit_variant_keys keys, bool asked, uint32_t own,
-                          int which) {
+// Keep the mask's side of all keys of a block, which may have keep words. All lanes of a warp, of which a group of them
+// have a piece each of the block, the first ones with keys; `own`: the lanes of this one's group, `which`: its place
+// there.
+__device__ void keep_keys(const Tile &tile, Shared &shared, int at, bool may_be_written, kjit_variant_keys keys,
+                          bool asked, uint32_t own, int which) {
   const int pieces = __popc(__ballot_sync(0xffffffffu, asked) & own), lane = threadIdx.x % kLanesPerWarp;
 #pragma unroll 1
-  for (int apart = kLanesPerWarp / 2; apart > 0; apart /= 2) {
+  for (int apart = 1; apart < tile.p.key_pieces; apart *= 2) {
     const kjit_variant_keys other = side_of_lane(keys, (lane + apart) % kLanesPerWarp);
-    if (which < apart && which + apart < pieces) keys = kjit_variant_join_keys(keys, other);
+    if (which + apart < pieces) keys = kjit_variant_join_keys(keys, other);
   }
   if (may_be_written && which == 0) shared.keys[at] = keys;
 }
@@ -98,19 +99,23 @@ __device__ void keep_queries(const Tile &tile, Shared &shared, int head) {
   }
 }
 
-// The side of pieces first to end - 1 of the queries.
+// The side of pieces first to end - 1 of the queries, of which there are at most kMost. All sides are read at once: a
+// loop would wait for each.
+template <int kMost>
 __device__ kjit_variant_queries queries_side(const Tile &tile, const Shared &shared, int first, int end) {
   const int sides = kRowsKept && tile.p.parts > 0 ? kPieceQueries / kLanesPerWarp : 1; // of a piece
   kjit_variant_queries side = shared.queries[first * sides];
-  for (int i = first * sides + 1; i < end * sides; i++)
-    side = kjit_variant_join_queries(side, shared.queries[i]);
+#pragma unroll
+  for (int i = 1; i < kMost; i++)
+    side = kjit_variant_join_queries(side, shared.queries[variant::smaller(first * sides + i, end * sides - 1)]);
   return side;
 }
 
-// The state of a piece of keys for pieces first to end - 1 of the queries, of which `area` is.
+// The state of a piece of keys for pieces first to end - 1 of the queries, of which `area` is: at most kMost sides.
+template <int kMost>
 __device__ int state_for(const Tile &tile, const Shared &shared, int head, const Area &area,
                          const kjit_variant_keys &keys, int first, int end) {
-  if constexpr (kKept) return tile.piece_state(head, area, queries_side(tile, shared, first, end), keys);
+  if constexpr (kKept) return tile.piece_state(head, area, queries_side<kMost>(tile, shared, first, end), keys);
   return tile.piece_state(head, area, {}, keys);
 }
 
@@ -122,7 +127,7 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int bl
   const int groups = tile.p.lane_blocks, group = lane * tile.p.inverse >> 16;
   const int first_lane = group * tile.p.key_pieces, which = lane - first_lane;
   const uint32_t own = ((1u << tile.p.key_pieces) - 1) << first_lane;
-  const bool is_first = head == tile.first_head();
+  const bool is_first = head == tile.first_head;
   for (int first = 0; first < blocks; first += LIST_THREADS / kLanesPerWarp * groups) {
     const int at = first + warp * groups + group;
     const bool exists = group < groups && at < blocks;
@@ -139,21 +144,21 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int bl
     }
     // What all queries say together is what each piece of them says, unless it is partial.
     int joined = VARIANT_PARTIAL;
-    if (kKept && asked) joined = state_for(tile, shared, head, area, keys, 0, tile.query_pieces);
+    if (kKept && asked) joined = state_for<kQueryPieces>(tile, shared, head, area, keys, 0, tile.query_pieces);
     Finding finding;
 #pragma unroll 1
     for (int i = 0; i < tile.query_pieces; i++) {
       int state = joined;
       tile.queries_of(i, area.q0, area.q1);
       if (asked && joined == VARIANT_PARTIAL && (!kKept || tile.query_pieces > 1))
-        state = state_for(tile, shared, head, area, keys, i, i + 1);
+        state = state_for<kPieceQueries / kLanesPerWarp>(tile, shared, head, area, keys, i, i + 1);
       finding.add(tile, i, asked ? state : kNoState, own, first_lane);
     }
     __syncwarp(); // all lanes have read what was known
     if (exists && which == 0) finding.keep(tile, shared, at, known);
     if constexpr (kRowsKept) {
       const bool may_be_written = tile.p.variant.lists.written > 0 && exists && finding.is_seen();
-      if (__any_sync(0xffffffffu, may_be_written)) keep_keys(shared, at, may_be_written, keys, asked, own, which);
+      if (__any_sync(0xffffffffu, may_be_written)) keep_keys(tile, shared, at, may_be_written, keys, asked, own, which);
     }
   }
   __syncthreads(); // the findings are there, and nobody reads the queries' sides any more
@@ -180,6 +185,7 @@ struct Entries {
       if (lane == 0) shared.counts[warp] = __popc(partial) << 16 | __popc(found);
     }
     __syncthreads(); // the counts are there
+#pragma unroll 1
     for (int i = 0; i * kLanesPerWarp < round; i++) {
       const int counts = shared.counts[i];
       count += counts & 0xffff;
@@ -215,21 +221,21 @@ extern "C" __global__ __launch_bounds__(LIST_THREADS, variant::kMasked ? 2 : 3) 
   Entries entries{lists.entries + (int64_t)list * lists.capacity, lists.written};
   griddepcontrol_launch_dependents(); // the attention kernel begins meanwhile, and waits before it reads the lists
   if constexpr (variant::kMapped) griddepcontrol_wait(); // what attention_block_map writes is read from here on
-  for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kRound) {
+  for (int last = lists.capacity - 1; last >= 0; last -= kRound) {
     const int round = variant::smaller(last + 1, kRound);
     if constexpr (kFindsFirst) {
       if (threadIdx.x < round) shared.findings[threadIdx.x] = tile.first_finding(last - (int)threadIdx.x);
       __syncthreads(); // what is known is there
     }
     if constexpr (variant::kMasked) {
-      for (int head = 0; head < tile.heads(); head++)
-        ask(tile, shared, tile.first_head() + head, last, round);
+      for (int head = 0; head < tile.heads; head++)
+        ask(tile, shared, tile.first_head + head, last, round);
     }
     entries.add(tile, shared, last, round);
     if (entries.writing == 0) continue;
     __syncthreads(); // what is to be written is known
     write_words(tile, shared, list, last, entries.first_written, entries.writing);
-    __syncthreads(); // what is known of the round has been read
+    if (last >= kRound) __syncthreads(); // what is known of the round has been read before the next one's is written
   }
   if (tile.writer != 0) {
     tell_made(lists, list);

@@ -14,7 +14,8 @@ enum {
   kPieceKeys = LIST_PIECE_KEYS,
   kRound = LIST_ROUND, // key blocks
   kQueryPieces = 8,    // most pieces of a tile's queries: tiles have at most 384 rows, of which some begin in a piece
-  kWordedRows = 192    // most rows of a tile that has parts
+  kMostParts = 3,      // of a tile's queries
+  kWordedRows = kMostParts * kPieceQueries
 };
 
 // What was found of a block: some pair is seen, some is not, by two bits for each part of the tile's queries, of which
@@ -69,22 +70,17 @@ KJIT_DEVICE int mapped_finding(const attention_variant_params &v, int batch, int
 struct Tile {
   const attention_block_list_params &p;
   const int batch, list_head, tile, writer;
-  const int q0, q1;       // its queries
-  const int query_pieces; // along them
+  const int q0, q1;            // its queries
+  const int query_pieces;      // along them
+  const int first_head, heads; // the query heads of its rows: tiles count packs, or query heads
 
   __device__ Tile(const attention_block_list_params &p)
       : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x >> p.writer_bits),
         writer(blockIdx.x & ((1 << p.writer_bits) - 1)), q0(tile * p.tile_queries),
         q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)),
-        query_pieces(ceil_div(q1, kPieceQueries) - q0 / kPieceQueries) {}
-
-  // The query heads of its rows: tiles count packs, or query heads.
-  __device__ int first_head() const {
-    return p.packs == 1 ? list_head * p.group : list_head / p.packs * p.group + list_head % p.packs * p.packed;
-  }
-  __device__ int heads() const {
-    return p.packed == 1 ? 1 : variant::smaller(p.packed, p.group - list_head % p.packs * p.packed);
-  }
+        query_pieces(ceil_div(q1, kPieceQueries) - q0 / kPieceQueries),
+        first_head(p.packs == 1 ? list_head * p.group : list_head / p.packs * p.group + list_head % p.packs * p.packed),
+        heads(p.packed == 1 ? 1 : variant::smaller(p.packed, p.group - list_head % p.packs * p.packed)) {}
 
   __device__ Area area_of(int block) const {
     return {q0, q1, block * p.key_rows, variant::smaller((block + 1) * p.key_rows, p.variant.arguments.seq_kv)};
@@ -110,15 +106,15 @@ struct Tile {
     if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen * kEveryPart;
     if constexpr (!variant::kMapped) return kUnknown;
     int sum = 0;
-    for (int i = 0; i < heads(); i++)
-      sum |= mapped_finding(p.variant, batch, first_head() + i, area, false);
+    for (int i = 0; i < heads; i++)
+      sum |= mapped_finding(p.variant, batch, first_head + i, area, false);
     return sum & kUnknown ? (int)kUnknown : sum * kEveryPart;
   }
 
   // A row, where tiles have parts.
   __device__ variant::Row row(int query) const {
     const int seq_kv = p.variant.arguments.seq_kv;
-    return variant::Row(p.variant, batch, first_head(), query,
+    return variant::Row(p.variant, batch, first_head, query,
                         p.causal ? variant::smaller(query + shift(), seq_kv) : seq_kv);
   }
 
@@ -131,27 +127,28 @@ struct Tile {
                                       piece.k1);
   }
 
-  // A block's state for the queries from `first_query` on, of which `finding` is. Keys beyond the last one, and those
-  // beyond the diagonal, are cut off in partial blocks alone.
-  __device__ int state(int block, int finding, int first_query) const {
-    const int found = state_of(finding);
-    const bool cut = (block + 1) * p.key_rows > p.variant.arguments.seq_kv ||
-                     (p.causal && area_of(block).k1 > first_query + shift());
-    return found == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : found;
-  }
-
-  // A block's entry; -1: no row sees a key of it.
+  // A block's entry; -1: no row sees a key of it. What was found has a state for each part of the tile's queries, or
+  // one for all of them. Keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
   __device__ int entry(int block, int finding) const {
     if (block < 0) return -1;
-    if (p.parts == 0) {
-      const int whole = state(block, finding, q0);
-      return whole == VARIANT_EMPTY ? -1 : 2 * block + (whole == VARIANT_FULL);
-    }
-    int states = 0;
-    for (int part = 0; part < p.parts; part++)
-      if (q0 + part * kPieceQueries < q1)
-        states |= state(block, finding >> 2 * part, q0 + part * kPieceQueries) << 2 * part;
-    return states == 0 ? -1 : (block << 2 * p.parts) + states;
+    const Area area = area_of(block);
+    const int states = p.parts > 0 ? ceil_div(variant::smaller(q1 - q0, p.parts * kPieceQueries), kPieceQueries) : 1;
+    const int seen = finding & kSeen * kEveryPart & ((1 << 2 * states) - 1);
+    int partial = finding >> 1 & kSeen * kEveryPart;
+    if (area.k1 - area.k0 < p.key_rows) partial = kSeen * kEveryPart;
+    if (p.causal) partial |= cut_by_diagonal(area);
+    const int found = (seen & partial) * VARIANT_PARTIAL + (seen & ~partial) * VARIANT_FULL;
+    if (seen == 0) return -1;
+    return p.parts > 0 ? (block << 2 * p.parts) + found : 2 * block + (found == VARIANT_FULL);
+  }
+
+  // The parts whose first query does not see all keys of an area, by the lower bits of their states.
+  __device__ int cut_by_diagonal(const Area &area) const {
+    int parts = 0;
+#pragma unroll
+    for (int part = 0; part < kMostParts; part++)
+      if (area.k1 > q0 + part * kPieceQueries + shift()) parts |= kSeen << 2 * part;
+    return parts;
   }
 
   // Which parts of an entry are partial, by the lower bits of their states.

@@ -27,7 +27,7 @@ __device__ int row_state(const Tile &tile, const Shared &shared, const Area &are
   if constexpr (!kRowsKept) return VARIANT_PARTIAL;
   const int own = variant::smaller(query, tile.q1 - 1);
   return kjit_variant_block_meeting(tile.p.variant.arguments, shared.rows[own - tile.q0], shared.keys[at], tile.batch,
-                                    tile.first_head(), own, own + 1, area.k0, area.k1);
+                                    tile.first_head, own, own + 1, area.k0, area.k1);
 }
 
 // The words of two rows for 128 keys from `first` on, by judging. `seen` and `unseen` say what 64 queries see of their
@@ -70,7 +70,7 @@ __device__ void write_part(const Tile &tile, const Shared &shared, int written, 
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       variant::KeepWords<kWordKeys / 8> keep = {{found[r]}};
-      keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);
+      if (rows[r].limit < first_key + kWordKeys) keep.drop_from(rows[r].limit - first_key - lane % 4 * 2);
       words[((warp * kLanesPerWarp + lane) * 2 + r) * row_words + word] = keep.word[0];
     }
   }

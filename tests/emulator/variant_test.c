@@ -66,6 +66,7 @@ static void run_case(void **state, const char *name) {
 CASE(window)
 CASE(streaming)
 CASE(document)
+CASE(rows_in_turn_causal)
 CASE(sliding_tile)
 CASE(every_other_row)
 CASE(by_head)
@@ -85,6 +86,11 @@ CASE(kept_document)
 /* One shape of the planner's kernel, because all of them take the emulator five seconds. */
 static void test_variant__sliding_tile_is_right_on_one_shape(void **state) {
   assert_int_equal(0, run(gpu_require(state), "sliding_tile", &shapes[0], NULL));
+}
+
+/* Lists of a causal problem, whose diagonal cuts blocks that the mask does not. */
+static void test_variant__rows_in_turn_causal_is_right_on_one_shape(void **state) {
+  assert_int_equal(0, run(gpu_require(state), "rows_in_turn_causal", &shapes[0], NULL));
 }
 
 /* A kernel whose consumers take no turns, and more key blocks than K buffers: all warps have read a buffer's entry
@@ -123,13 +129,17 @@ int main(void) {
                                      TEST(sinks),
                                      TEST(blocks_document),
                                      cmocka_unit_test(test_variant__sliding_tile_is_right_on_one_shape),
+                                     cmocka_unit_test(test_variant__rows_in_turn_causal_is_right_on_one_shape),
                                      cmocka_unit_test(test_variant__nan_in_unseen_blocks_does_not_spread),
                                      cmocka_unit_test(test_variant__entries_are_read_before_they_are_written_again),
                                      cmocka_unit_test(test_variant__terms_are_those_of_the_block)};
-  const struct CMUnitTest rest[] = {TEST(streaming), TEST(sliding_tile),  TEST(every_other_row), TEST(by_head),
-                                    TEST(nothing),   TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal),
-                                    TEST(relative),  TEST(softcap_sinks), TEST(kept_document),   TEST(blocks),
-                                    TEST(blocks_48)};
+  const struct CMUnitTest rest[] = {TEST(streaming),       TEST(sliding_tile),
+                                    TEST(every_other_row), TEST(by_head),
+                                    TEST(nothing),         TEST(alibi),
+                                    TEST(window_sinks),    TEST(pairs_causal),
+                                    TEST(relative),        TEST(softcap_sinks),
+                                    TEST(kept_document),   TEST(blocks),
+                                    TEST(blocks_48),       TEST(rows_in_turn_causal)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   int failed = cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))

@@ -165,12 +165,14 @@ KJIT_VARIANT_INLINE struct kjit_range_line kjit_range_line_of(const struct kjit_
   };                                                                                                                   \
   KJIT_VARIANT_INLINE struct kjit_range_run_##name kjit_range_run_of_##name(                                           \
       const struct kjit_variant_tensor_argument *tensor, long long at, long long step, int left) {                     \
-    const kjit_memory_##name *const from = (const kjit_memory_##name *)tensor->data + at;                              \
+    const kjit_memory_##name *from = (const kjit_memory_##name *)tensor->data + at;                                    \
     struct kjit_range_run_##name run;                                                                                  \
     if (step == 1 && left >= 16 && (unsigned long long)from % 16 == 0)                                                 \
       return *(const struct kjit_range_run_##name *)from;                                                              \
-    for (int i = 0; i < 16; i++)                                                                                       \
-      run.x[i] = from[(i < left ? i : left - 1) * step];                                                               \
+    for (int i = 0; i < 16; i++) {                                                                                     \
+      run.x[i] = *from;                                                                                                \
+      if (i + 1 < left) from += step;                                                                                  \
+    }                                                                                                                  \
     return run;                                                                                                        \
   }
 
