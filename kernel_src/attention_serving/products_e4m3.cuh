@@ -4,7 +4,7 @@
 // Orders that do not matter to a sum are chosen so that few instructions load:
 //   - columns of Q and K, 64 at a time: lane l holds the columns 16 * (l % 4) to + 15, 16 bytes of a row of K, and word
 //     w of them is its part of product w of the four;
-//   - keys, 8 at a time: key_row() spreads neighbours over both halves of the banks;
+//   - keys, 8 at a time: key_row() puts neighbours in different halves of the banks;
 //   - columns of O and V: ldmatrix gives pairs of bytes, of two neighbouring columns, whose even columns are one
 //     product and whose odd columns the next: lane l has the columns 16 n + 4 * (l % 4) to + 3 of accumulators 2 n and
 //     2 n + 1.
@@ -30,8 +30,8 @@
 using Scores = float[1][cfg::kKeyTiles * 2][4];
 
 struct NarrowProducts {
-  using KTile = ByteTile<cfg::kKeys, cfg::kHeadDim>;
-  using VTile = ByteTile<cfg::kKeys, cfg::kHeadDimV>;
+  using KTile = cfg::KTile;
+  using VTile = cfg::VTile;
   static constexpr int kSegments = ceil_div(cfg::kHeadDim, 64);
   static constexpr int kValueChunks = cfg::kHeadDimV / kChunkBytes;
   static constexpr int kOperandBytes = kLanesPerWarp * kChunkBytes; // of an A operand in shared memory
@@ -170,10 +170,10 @@ private:
     return warp / cfg::kRowWarps * cfg::kWarpKeys;
   }
 
-  // The row in memory of the `n`th of 8 keys. Neighbours are 4 rows apart, so that the 16 bytes of 4 lanes each lie in
-  // both halves of the banks.
+  // The row in memory of the `n`th of 8 keys. The 16 bytes of 4 lanes each lie in both halves of the banks: neighbours
+  // are 4 rows apart, or side by side where two rows share 128 bytes.
   static KJIT_DEVICE int key_row(int n) {
-    return n % 2 * 4 + n / 2;
+    return KTile::kRowsOfLine == 1 ? n % 2 * 4 + n / 2 : n;
   }
 
   static KJIT_DEVICE void multiply_chunk(float (&o)[1][cfg::kOutputTiles8][4], const uint32_t (&a)[4], int c,

@@ -10,6 +10,7 @@
 
 #include "attention_serving_sm90/layout.h"
 
+#include "attention_serving/byte_tile.cuh"
 #include "attention_serving/params.h"
 
 #if !defined(KJIT_dtype)
@@ -112,13 +113,19 @@ __device__ constexpr int bands(int columns) {
   return (columns + SERVING_SM90_BAND_COLUMNS - 1) / SERVING_SM90_BAND_COLUMNS;
 }
 constexpr int kRowBytes = SERVING_SM90_ROW_BYTES;
-constexpr int kCacheColumns = kRowBytes / kCacheBytes; // of a band of K or V
+// Bytes of a row of a band of K or V: half as many where that is a whole head.
+constexpr int kKeyRowBytes = SERVING_SM90_CACHE_ROW_BYTES(kHeadDim * kCacheBytes, kNarrow);
+constexpr int kValueRowBytes = SERVING_SM90_CACHE_ROW_BYTES(kHeadDimV * kCacheBytes, kNarrow);
+constexpr int kCacheColumns = kRowBytes / kCacheBytes; // of a band of K or V, one of several
 constexpr int kKeyBands = ceil_div(kHeadDim, kCacheColumns), kValueBands = ceil_div(kHeadDimV, kCacheColumns);
 // How a block of K and V of 16 bits lies.
 using KeyTile = BandedTile<kKeys, kKeyBands, kGrouped>;
 using ValueTile = BandedTile<kKeys, kValueBands, kGrouped>;
-constexpr int kKeyBytes = kKeys * kRowBytes * kKeyBands;
-constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
+// The same of 8 bits.
+using KTile = ByteTile<kKeys, kHeadDim, kKeyRowBytes>;
+using VTile = ByteTile<kKeys, kHeadDimV, kValueRowBytes>;
+constexpr int kKeyBytes = kKeys * kKeyRowBytes * kKeyBands;
+constexpr int kValueBytes = kKeys * kValueRowBytes * kValueBands;
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
 // done, what merging takes in its place (slice_merge.cuh); before the first tile, the costs of a chunk of

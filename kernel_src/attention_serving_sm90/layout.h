@@ -18,6 +18,11 @@ enum {
   SERVING_SM90_FEW_TILES = 4       /* tiles are few that have so many blocks of threads each       */
 };
 
+/* Bytes of a row of K or V, of so many bytes of columns, in a band of shared memory. With 8 bits an element half a row
+ * is enough for heads of up to 64 columns. */
+#define SERVING_SM90_CACHE_ROW_BYTES(columns_bytes, is_narrow)                                                         \
+  ((is_narrow) && (columns_bytes) <= SERVING_SM90_ROW_BYTES / 2 ? SERVING_SM90_ROW_BYTES / 2 : SERVING_SM90_ROW_BYTES)
+
 /* Threads of a kernel with one_part that multiply: a warpgroup for each 64 rows of a tile. With two, and where loading
  * is apart from that, there is a further one that loads. */
 #define SERVING_SM90_ONE_PART_WORKERS(rows)        ((rows) > 64 ? 256 : 128)

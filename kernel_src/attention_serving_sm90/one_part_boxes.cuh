@@ -67,8 +67,8 @@ struct OnePartBoxes {
     }
     __syncwarp(); // the bytes are expected before they come
     if (loads) {
-      load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
-      load<cfg::kValueBands>(part, p.v, at.values(slot()));
+      load<cfg::kKeyBands, cfg::kKeyRowBytes>(part, p.k, at.keys(slot()));
+      load<cfg::kValueBands, cfg::kValueRowBytes>(part, p.v, at.values(slot()));
       go_on(part);
     }
     __syncwarp();
@@ -79,7 +79,7 @@ struct OnePartBoxes {
   KJIT_DEVICE void fill_keys(const Part &part, bool is_own) const {
     if (is_own && index() == 0) mbarrier_arrive_expect_tx(at.keys_full(slot()), cfg::kKeyBytes);
     __syncwarp(); // the bytes are expected before they come
-    if (is_own) load<cfg::kKeyBands>(part, p.k, at.keys(slot()));
+    if (is_own) load<cfg::kKeyBands, cfg::kKeyRowBytes>(part, p.k, at.keys(slot()));
     __syncwarp();
   }
 
@@ -88,7 +88,7 @@ struct OnePartBoxes {
     if (is_own && index() == 0) mbarrier_arrive_expect_tx(at.values_full(slot()), cfg::kValueBytes);
     __syncwarp(); // the bytes are expected before they come
     if (is_own) {
-      load<cfg::kValueBands>(part, p.v, at.values(slot()));
+      load<cfg::kValueBands, cfg::kValueRowBytes>(part, p.v, at.values(slot()));
       go_on(part);
     }
     __syncwarp();
@@ -122,20 +122,21 @@ protected:
   }
 
   // Load the lane's box of K or V into its stage.
-  template <int kBands> KJIT_DEVICE void load(const Part &part, const serving_tensor_map &map, uint32_t shared) const {
+  template <int kBands, int kRowBytes>
+  KJIT_DEVICE void load(const Part &part, const serving_tensor_map &map, uint32_t shared) const {
     const uint64_t policy = parts::policy_of(p, part);
     if constexpr (cfg::kGrouped) {
       const unsigned units = shared < at.values(0) ? p.k_rows.head : p.v_rows.head; // of 16 bytes
       const int head_bands = (int)(units / (cfg::kRowBytes / kChunkBytes));
-      tma_load_with(policy, shared + index() * p.box_rows * kBands * cfg::kRowBytes, (const TensorMap *)&map,
+      tma_load_with(policy, shared + index() * p.box_rows * kBands * kRowBytes, (const TensorMap *)&map,
                     shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()), 0, 0, part.head * head_bands,
                     row / kPatternRows, outer);
     } else {
 #pragma unroll
       for (int i = 0; i < kBands; i++)
-        tma_load_with(policy, shared + (i * cfg::kKeys + index() * p.box_rows) * cfg::kRowBytes,
-                      (const TensorMap *)&map, shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()),
-                      i * cfg::kCacheColumns, row, part.head, outer);
+        tma_load_with(policy, shared + (i * cfg::kKeys + index() * p.box_rows) * kRowBytes, (const TensorMap *)&map,
+                      shared < at.values(0) ? at.keys_full(slot()) : at.values_full(slot()), i * cfg::kCacheColumns,
+                      row, part.head, outer);
     }
   }
 };

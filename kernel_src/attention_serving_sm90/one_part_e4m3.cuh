@@ -184,12 +184,13 @@ private:
 
   // Zero the rows of V from `from` on, because 0 times NaN is NaN.
   KJIT_DEVICE void clear_values(int slot, int from) const {
+    constexpr int kRowChunks = cfg::VTile::kChunks;
     if constexpr (cfg::kRowWarps > 1) cfg::sync_workers(); // all have read what was here before (shared.cuh)
 #pragma unroll 1
-    for (int i = from * 8 + thread; i < cfg::kKeys * 8; i += cfg::kWorkers)
+    for (int i = from * kRowChunks + thread; i < cfg::kKeys * kRowChunks; i += cfg::kWorkers)
 #pragma unroll
       for (int band = 0; band < cfg::kValueBands; band++)
-        st_shared_16(at.values(slot) + band * cfg::kKeys * cfg::kRowBytes + i * kChunkBytes, {{0, 0, 0, 0}});
+        st_shared_16(at.values(slot) + band * cfg::VTile::kBandBytes + i * kChunkBytes, {{0, 0, 0, 0}});
     fence_async_proxy(); // before TMA writes the next block here
     cfg::sync_workers();
   }

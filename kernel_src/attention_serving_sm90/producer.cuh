@@ -108,23 +108,23 @@ private:
 
   // Load a block of K and V, each once its buffer is empty. `index`: the lane's box among the block's.
   KJIT_DEVICE void load_block(const PlannedTile &tile, Box box, int index) {
-    load_boxes<cfg::kKeyBands>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot), tile.head,
-                               box, index);
-    load_boxes<cfg::kValueBands>(p.v, at.values(ring.slot), at.values_empty(ring.slot), at.values_full(ring.slot),
-                                 tile.head, box, index);
+    load_boxes<cfg::kKeyBands, cfg::kKeyRowBytes>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot),
+                                                  at.keys_full(ring.slot), tile.head, box, index);
+    load_boxes<cfg::kValueBands, cfg::kValueRowBytes>(p.v, at.values(ring.slot), at.values_empty(ring.slot),
+                                                      at.values_full(ring.slot), tile.head, box, index);
     ring.advance();
   }
 
-  template <int kBands>
+  template <int kBands, int kRowBytes>
   KJIT_DEVICE void load_boxes(const serving_tensor_map &map, uint32_t shared, uint32_t empty, uint32_t full, int head,
                               Box box, int index) const {
     mbarrier_wait_parity(empty, ring.parity ^ 1);
-    if (lane == 0) mbarrier_arrive_expect_tx(full, kBands * cfg::kKeys * cfg::kRowBytes);
+    if (lane == 0) mbarrier_arrive_expect_tx(full, kBands * cfg::kKeys * kRowBytes);
     __syncwarp(); // the bytes are expected before they come
     if (index >= 0 && index < boxes) {
 #pragma unroll
       for (int i = 0; i < kBands; i++)
-        tma_load(shared + (i * cfg::kKeys + index * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map, full,
+        tma_load(shared + (i * cfg::kKeys + index * p.box_rows) * kRowBytes, (const TensorMap *)&map, full,
                  i * cfg::kCacheColumns, box.row, head, box.outer);
     }
     __syncwarp();

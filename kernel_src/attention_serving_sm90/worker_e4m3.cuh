@@ -116,7 +116,7 @@ private:
   // Zero the rows of V in front of `from` and from `to` on.
   KJIT_DEVICE void clear_values(int slot, int from, int to) const {
     if constexpr (cfg::kRowWarps > 1) cfg::sync_workers(); // all have read what was here before (shared.cuh)
-    constexpr int kChunks = cfg::kRowBytes / kChunkBytes, kInBand = cfg::kKeys * kChunks;
+    constexpr int kChunks = cfg::kValueRowBytes / kChunkBytes, kInBand = cfg::kKeys * kChunks;
     for (int i = (int)threadIdx.x; i < cfg::kValueBands * kInBand; i += cfg::kWorkers) {
       const int row = i % kInBand / kChunks;
       if (row < from || row >= to) st_shared_16(at.values(slot) + i * kChunkBytes, {{0, 0, 0, 0}});

@@ -105,16 +105,17 @@ struct runtime_tensor {
   uint64_t size[RUNTIME_TENSOR_RANK_MAX];       /* elements, each from 1 to 2^32; 0 beyond the rank                 */
   uint64_t stride[RUNTIME_TENSOR_RANK_MAX - 1]; /* bytes between neighbours on the outer axes: multiples of 16 below
                                                  * 2^40; 0 beyond the rank                                          */
-  uint32_t box[3]; /* along the second to fourth axis, at most 256, 0 being 1; a box is 128 bytes wide, 1 deep        */
-  uint32_t rank;   /* 4 or 5                                                                                        */
-  int32_t dtype;   /* KJIT_FP16, KJIT_BF16 or KJIT_FP8_E4M3                                                         */
+  uint32_t box[3]; /* along the second to fourth axis, at most 256, 0 being 1; a box is 1 deep                        */
+  uint16_t rank;   /* 4 or 5                                                                                     */
+  uint16_t box_bytes; /* width of a box, and of the pattern of its swizzle: 64, else 128                            */
+  int32_t dtype;      /* KJIT_FP16, KJIT_BF16 or KJIT_FP8_E4M3                                                      */
   uint32_t promotion; /* a kjit_map_promotion: how much L2 fetches of memory at a time                              */
 };
 
 #define RUNTIME_TENSOR_MAP_BYTES     128
 #define RUNTIME_TENSOR_MAP_ALIGNMENT 64
 
-/* Encode a tensor map with the 128-byte swizzle; what lies outside reads as zero and is not written. `map` is
+/* Encode a tensor map with the swizzle of a box's width; what lies outside reads as zero and is not written. `map` is
  * RUNTIME_TENSOR_MAP_BYTES, so aligned. Nothing is allocated, and it is not bound to a context. The driver must be
  * open. KJIT_ERR_UNSUPPORTED with `name` in the message when the driver refuses the shape. Costs some 100 ns. */
 kjit_status runtime_tensor_map_encode(kjit_runtime *runtime, const struct runtime_tensor *tensor, const char *name,

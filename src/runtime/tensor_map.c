@@ -186,21 +186,22 @@ kjit_status kjit_tensor_map_create(kjit_runtime *runtime, const kjit_tensor_map_
   return status == KJIT_OK ? encode(&runtime->gpu.driver.cu, &known, "options", map, error) : status;
 }
 
-/* The maps of the attention families have one kind of box, 128 bytes of columns with the 128-byte swizzle, and go
- * through the same rules, in which `name` is the tensor's. */
+/* The maps of the attention families have boxes of 128 bytes of columns with the 128-byte swizzle, or of 64 bytes with
+ * that of 64, and go through the same rules, in which `name` is the tensor's. */
 kjit_status runtime_tensor_map_encode(kjit_runtime *runtime, const struct runtime_tensor *tensor, const char *name,
                                       void *map, kjit_error *error) {
-  const bool is_narrow = tensor->dtype == KJIT_FP8_E4M3;
-  kjit_tensor_map_options options = {.struct_size = sizeof options,
-                                     .address = tensor->address,
-                                     .box = {is_narrow ? BOX_BYTES : BOX_BYTES / 2, tensor->box[0], tensor->box[1],
-                                             tensor->box[2] ? tensor->box[2] : 1, 1},
-                                     .rank = tensor->rank,
-                                     .dtype = is_narrow                    ? KJIT_MAP_UINT8
-                                              : tensor->dtype == KJIT_BF16 ? KJIT_MAP_BF16
-                                                                           : KJIT_MAP_FP16,
-                                     .swizzle = KJIT_MAP_SWIZZLE_128B,
-                                     .promotion = (uint32_t)tensor->promotion};
+  const bool is_narrow = tensor->dtype == KJIT_FP8_E4M3, is_half = tensor->box_bytes == BOX_BYTES / 2;
+  const uint32_t bytes = is_half ? BOX_BYTES / 2 : BOX_BYTES;
+  kjit_tensor_map_options options = {
+      .struct_size = sizeof options,
+      .address = tensor->address,
+      .box = {is_narrow ? bytes : bytes / 2, tensor->box[0], tensor->box[1], tensor->box[2] ? tensor->box[2] : 1, 1},
+      .rank = tensor->rank,
+      .dtype = is_narrow                    ? KJIT_MAP_UINT8
+               : tensor->dtype == KJIT_BF16 ? KJIT_MAP_BF16
+                                            : KJIT_MAP_FP16,
+      .swizzle = is_half ? KJIT_MAP_SWIZZLE_64B : KJIT_MAP_SWIZZLE_128B,
+      .promotion = (uint32_t)tensor->promotion};
   memcpy(options.sizes, tensor->size, sizeof options.sizes);
   memcpy(options.strides, tensor->stride, sizeof options.strides);
   const kjit_status status = check(&options, name, error);

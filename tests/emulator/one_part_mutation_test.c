@@ -100,8 +100,8 @@ static const struct mutation gathered_runs_mutations[] = {
 
 /* Caught by a cache of e4m3 and so few tiles that the kernel with one_part takes them. */
 static const struct mutation narrow_one_part_mutations[] = {
-    {"a row of V behind the last key is left", "attention_serving_sm90/one_part_e4m3.cuh", "int i = from * 8 + thread;",
-     "int i = (from + 1) * 8 + thread;"},
+    {"a row of V behind the last key is left", "attention_serving_sm90/one_part_e4m3.cuh",
+     "int i = from * kRowChunks + thread;", "int i = (from + 1) * kRowChunks + thread;"},
     {"a part forgets what the values are multiplied by", "attention_serving_sm90/one_part_e4m3.cuh", "products.end();",
      ";"},
     {"a row sees the keys behind it", "attention_serving_sm90/one_part_e4m3.cuh",

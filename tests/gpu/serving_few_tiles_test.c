@@ -132,11 +132,11 @@ static void test_serving_few_tiles__many_rows_are_right(void **state) {
 }
 
 /* K and V of 8 bits: one to four warps along the keys, one part and several, one key head and two, NaN behind the last
- * key. */
+ * key; rows of 64 bytes, and of both widths. */
 static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
-  static const int rows[] = {3, 1, 1, 16}, groups[] = {5, 32, 1, 4}, sizes[] = {128, 64, 80, 96};
-  struct serving_case cases[4];
-  for (int i = 0; i < 4; i++) {
+  static const int rows[] = {3, 1, 1, 16, 1, 2}, groups[] = {5, 32, 1, 4, 4, 8}, sizes[] = {128, 64, 80, 96, 64, 48};
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
     cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){i % 2 ? 700 : 100, i == 2 ? 0 : 700});
     cases[i].narrow = true;
     cases[i].heads_kv = 1 + i % 2;
@@ -149,7 +149,10 @@ static void test_serving_few_tiles__narrow_caches_are_right(void **state) {
   }
   cases[3].append = true;
   cases[3].added[0] = cases[3].added[1] = 2;
-  expect_every(state, cases, 4, 1);
+  cases[4].page_size = 8;
+  serving_set_lengths(&cases[4], 2, (const int[]){1, 1}, (const int[]){3000, 1777});
+  cases[5].head_dim_v = 128;
+  expect_every(state, cases, 6, 1);
 }
 
 static void test_serving_few_tiles__head_sizes_are_right(void **state) {

@@ -94,13 +94,13 @@ static void test_serving_runs__neighbouring_heads_are_right(void **state) {
 }
 
 /* K and V of 8 bits; with heads of more than 128 columns, few tiles too. Sequences without keys, keys that end
- * within a block, all alike, appended keys. */
+ * within a block, all alike, appended keys; runs of more blocks than there are stages, in pages of 8. */
 static void test_serving_runs__narrow_caches_are_right(void **state) {
   static const int keys[][7] = {{1700, 0, 130, 900, 1, 700, 2000}, {500, 500, 500, 500, 500}, {700, 100, 3}};
-  static const int sizes[][2] = {{128, 128}, {256, 256}, {192, 128}, {64, 64}, {256, 240}, {144, 256}};
-  static const int groups[] = {4, 16, 20, 33, 5, 16}, rows[] = {1, 1, 1, 1, 3, 4};
-  struct serving_case cases[6];
-  for (int i = 0; i < 6; i++) {
+  static const int sizes[][2] = {{128, 128}, {256, 256}, {192, 128}, {64, 64}, {256, 240}, {144, 256}, {48, 64}};
+  static const int groups[] = {4, 16, 20, 33, 5, 16, 4}, rows[] = {1, 1, 1, 1, 3, 4, 1};
+  struct serving_case cases[7];
+  for (int i = 0; i < 7; i++) {
     const int batch = i < 4 ? i % 2 ? 5 : 7 : 3, n = rows[i];
     cases[i] = plain_case(batch, (const int[]){n, n, n, n, n, n, n}, keys[i < 4 ? i % 2 : 2]);
     cases[i].heads_kv = i < 4 ? MULTIPROCESSORS / 4 : 1;
@@ -115,7 +115,10 @@ static void test_serving_runs__narrow_caches_are_right(void **state) {
   }
   cases[5].append = true;
   cases[5].added[0] = cases[5].added[1] = cases[5].added[2] = 4;
-  expect_every(state, cases, 6, STEP(2));
+  serving_set_lengths(&cases[6], 3, (const int[]){1, 1, 1}, (const int[]){4000, 100, 1777});
+  cases[6].heads_kv = MULTIPROCESSORS / 2;
+  cases[6].page_size = 8;
+  expect_every(state, cases, 7, STEP(2));
 }
 
 int main(void) {

@@ -64,8 +64,10 @@ static struct runtime_tensor describe(const struct attention_serving_params *par
       dtype == KJIT_FP8_E4M3 ? KJIT_MAP_PROMOTION_128B
                              : tensor_box_row_promotion((uint64_t)columns * bytes, (uint64_t)strides->seq * bytes,
                                                         (uint64_t)strides->head * bytes, KJIT_MAP_PROMOTION_128B);
-  return config->grouped ? serving_box_describe_bands(params, data, strides, dtype, columns, rows, promotion)
-                         : serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
+  if (config->grouped) return serving_box_describe_bands(params, data, strides, dtype, columns, rows, promotion);
+  struct runtime_tensor tensor = serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
+  tensor.box_bytes = (uint16_t)serving_sm90_row_bytes(config, columns);
+  return tensor;
 }
 
 static int log2_of(int value) {

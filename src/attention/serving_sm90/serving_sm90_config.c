@@ -104,12 +104,17 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
   return q > merge ? q : merge;
 }
 
+uint32_t serving_sm90_row_bytes(const struct serving_sm90_config *config, int32_t columns) {
+  return SERVING_SM90_CACHE_ROW_BYTES(columns, serving_sm90_is_narrow(config));
+}
+
 /* Shared memory as shared.cuh lays it out. */
 uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
   const uint32_t stages = (uint32_t)config->stages;
   const uint32_t element_bytes = serving_sm90_is_narrow(config) ? 1 : 2;
-  const uint32_t kv = (uint32_t)config->keys * SERVING_SM90_ROW_BYTES *
-                      (bands(config->head_dim, element_bytes) + bands(config->head_dim_v, element_bytes));
+  const uint32_t kv = (uint32_t)config->keys *
+                      (serving_sm90_row_bytes(config, config->head_dim) * bands(config->head_dim, element_bytes) +
+                       serving_sm90_row_bytes(config, config->head_dim_v) * bands(config->head_dim_v, element_bytes));
   return stages * kv + work_bytes(config) + SERVING_SM90_JOB_SLOTS * SERVING_SM90_JOB_BYTES +
          SERVING_SM90_BARRIER_BYTES * (4 * stages + 2 * SERVING_SM90_JOBS) + SERVING_SM90_ALIGNMENT - 1;
 }

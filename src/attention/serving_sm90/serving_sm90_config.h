@@ -44,6 +44,9 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /*
 /* k and v have 8 bits an element. */
 bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
 
+/* Bytes of a row of k or v, which has so many columns, in shared memory and in a box of TMA. */
+uint32_t serving_sm90_row_bytes(const struct serving_sm90_config *config, int32_t columns);
+
 /* The kernel appends new keys and rotates q itself, as config.cuh has it: with one_part, 64 rows and 16-bit k and v. */
 bool serving_sm90_appends(const struct serving_sm90_config *config);
 

@@ -8,8 +8,8 @@
 namespace emulator {
 namespace {
 
-constexpr unsigned kSwizzleNone = 0, kSwizzle128 = 3; // CUtensorMapSwizzle
-constexpr unsigned kSwizzledRowBytes = 128, kBoxAlignment = 128;
+constexpr unsigned kSwizzleNone = 0, kSwizzle64 = 2, kSwizzle128 = 3; // CUtensorMapSwizzle
+constexpr unsigned kBoxAlignment = 128;
 
 struct Geometry {
   unsigned row_bytes, rows;
@@ -48,24 +48,35 @@ Row row_of(const TensorCopy &copy, unsigned number) {
   return row;
 }
 
+// Two bits of the number of a 16-byte piece, XORed with those of the 128 bytes that it lies in.
+uint32_t swizzled_64(uint32_t address) {
+  return address ^ (address >> 7 & 3) << 4;
+}
+
 // Where TMA puts the 16 bytes that begin `offset` bytes into the box.
 uint32_t place_of(const TensorCopy &copy, unsigned offset) {
   const uint32_t address = copy.shared + offset;
-  return copy.map.swizzle == kSwizzleNone ? address : swizzled_128(address);
+  if (copy.map.swizzle == kSwizzleNone) return address;
+  return copy.map.swizzle == kSwizzle64 ? swizzled_64(address) : swizzled_128(address);
+}
+
+// The machine knows rows that are as wide as their swizzle's pattern.
+bool is_known_swizzle(unsigned swizzle, unsigned row_bytes) {
+  if (swizzle == kSwizzle128) return row_bytes == 128;
+  return swizzle == kSwizzleNone || (swizzle == kSwizzle64 && row_bytes == 64);
 }
 
 void check_map(const emulator_tensor_map &map, int rank, const char *what) {
   if (map.magic != EMULATOR_TENSOR_MAP_MAGIC) fail("%s: this is no tensor map", what);
   if (map.rank != rank) fail("%s: the map has %d axes, the instruction %d", what, map.rank, rank);
   const unsigned row_bytes = geometry_of(map).row_bytes;
-  bool known = map.interleave == 0 && row_bytes % kChunkBytes == 0;
-  known = known && (map.swizzle == kSwizzleNone || (map.swizzle == kSwizzle128 && row_bytes == kSwizzledRowBytes));
+  bool known = map.interleave == 0 && row_bytes % kChunkBytes == 0 && is_known_swizzle(map.swizzle, row_bytes);
   for (unsigned axis = 0; axis < map.rank; axis++)
     known = known && map.element_stride[axis] == 1;
   if (!known)
-    fail(
-        "%s: the machine knows boxes without a swizzle, or of 128-byte rows with the 128-byte swizzle, without strides",
-        what);
+    fail("%s: the machine knows boxes without a swizzle, or of rows of 64 or 128 bytes with a swizzle of as many, "
+         "without strides",
+         what);
 }
 
 // What the tensor has of each row of the box.

@@ -73,6 +73,7 @@ static void test_serving_sm90_runs__are_for_all_narrow_caches(void **state) {
       assert_int_equal(heads[i] > 128 ? 1 : 2, config->blocks_per_sm);
       assert_int_equal(problem.packed_rows <= 16 ? 16 : problem.packed_rows <= 32 ? 32 : 64, config->rows);
       assert_int_equal(heads[i] > 128 || (heads[i] == 128 && config->rows == 64) ? 64 : 128, config->keys);
+      if (heads[i] <= 128) assert_int_equal(config->keys == 64 ? 4 : 2, config->stages);
     }
   }
   problem.packed_rows = problem.group;
