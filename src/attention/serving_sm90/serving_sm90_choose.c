@@ -50,6 +50,8 @@ enum {
   NARROW_RUNS_MAX_BATCH = 128,                      /* a lane has four sequences */
   GATHERED_STAGES = 3,                              /* two lose up to 6 % with runs */
   RUNS_TILES_PER_SM = 7,                            /* at most, so that their blocks of keys are fewer than 2^30 */
+  RUNS_ABREAST = 8,                                 /* key heads abreast, which have a line each, */
+  RUNS_TILES_PER_SM_ABREAST = 16,                   /* and so the same of these */
   MANY_ROWS = 128,                                  /* of two warpgroups */
   MANY_ROWS_BLOCKS_PER_SM = 1,                      /* with more than 64 rows of a sequence */
   MANY_ROWS_BLOCKS_OF_TILE = 2,
@@ -152,15 +154,23 @@ bool serving_sm90_is_for_one_part(const struct serving_problem *problem, uint32_
   return is_simple_call(problem, ONE_PART_MAX_BATCH) && count_tiles(problem, most) <= most;
 }
 
+/* Of up to 64 rows, for each multiprocessor, in runs. */
+static int64_t tiles_of_runs(const struct serving_problem *problem, int64_t multiprocessors) {
+  const int64_t blocks = multiprocessors * ONE_PART_BLOCKS_PER_SM;
+  const bool is_abreast = problem->heads_kv % RUNS_ABREAST == 0 && blocks % RUNS_ABREAST == 0;
+  return is_abreast && !is_gathered(problem) ? RUNS_TILES_PER_SM_ABREAST : RUNS_TILES_PER_SM;
+}
+
 /* Step 4. */
 bool serving_sm90_is_for_runs(const struct serving_problem *problem, uint32_t multiprocessors) {
   const int64_t all = multiprocessors;
   if (problem->is_narrow) return is_for_narrow_runs(problem, multiprocessors);
   if (serving_sm90_is_for_one_part(problem, multiprocessors) || problem->rotates) return false;
   if (is_gathered(problem) && !gathers_runs(problem)) return false;
-  if (problem->packed_rows <= SERVING_SM90_M)
-    return is_simple_call(problem, RUNS_MAX_BATCH) &&
-           count_tiles(problem, all * RUNS_TILES_PER_SM) <= all * RUNS_TILES_PER_SM;
+  if (problem->packed_rows <= SERVING_SM90_M) {
+    const int64_t most_of_few_rows = all * tiles_of_runs(problem, all);
+    return is_simple_call(problem, RUNS_MAX_BATCH) && count_tiles(problem, most_of_few_rows) <= most_of_few_rows;
+  }
   const int64_t most = problem->packed_rows <= MANY_ROWS ? all * 11 / 10 : all * 5 / 6;
   return is_simple_call(problem, ONE_PART_MAX_BATCH) && count_tiles(problem, most) <= most;
 }
