@@ -1,6 +1,5 @@
-// Calls with few tiles: each block of threads computes one part of the keys of one tile (part.cuh), with as little code
-// as possible. Code that is not in the instruction cache comes from memory, a line of 128 bytes at a time, and with
-// less than about 100 MB of keys and values a call waits longer for its code than for anything else.
+// Calls with few tiles: each block of threads computes one part of the keys of one tile (part.cuh), with little code:
+// what is not in the instruction cache comes from memory, and a call of less than 100 MB waits for that most of all.
 //
 // One warpgroup computes tiles of 64 rows (one_part_turns.cuh has those of 128), with Q in registers. A step for one
 // block of keys exists once in the code, and masking is a branch in it. A second warpgroup loads K and V, by TMA
@@ -9,7 +8,6 @@
 // this kernel no call with a window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8
 // bits, and with 128 rows none with rotary tables. With runs a block of threads computes several parts, one after the
 // other (one_part_runs.cuh, run_loads.cuh), and appends and rotates nothing.
-//
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
 #include <kjit/ptx/barrier.cuh>
@@ -111,13 +109,9 @@ private:
     finish(result);
   }
 
-  // The same where nothing is appended or rotated, and a warpgroup of its own loads boxes. What does not need the part
-  // is left to the last warp, which loads nothing, because the first keys wait for the one that loads.
+  // The same where nothing is appended or rotated, and a warpgroup of its own loads boxes.
   KJIT_DEVICE void run_apart() {
-    if (warp == cfg::kThreads / kLanesPerWarp - 1) {
-      loads.begin_barriers();
-      parts::touch_table(p, lane);
-    }
+    begin_aside();
     part = warp <= kLoader ? parts::find(p, lane) : Part{};
     if (warp == kLoader) loads.begin(part);
     __syncthreads();       // the mbarriers are initialised
@@ -128,13 +122,19 @@ private:
       return;
     }
     setmaxnreg_inc<kWorkerRegisters>();
-    if (part.parts > 0) compute(0, true);
+    if (part.parts > 0) compute();
   }
 
-  // Compute a part that another warpgroup loads. `waiting` and `is_last`: of a run.
-  KJIT_DEVICE void compute(int waiting, bool is_last) {
+  // What needs no part, by a warp that loads nothing, because the first keys wait for the one that loads.
+  KJIT_DEVICE void begin_aside() const {
+    if (warp < cfg::kThreads / kLanesPerWarp - 1) return;
+    loads.begin_barriers();
+    parts::touch_table(p, lane);
+  }
+
+  KJIT_DEVICE void compute() {
     rows = rows_of(part.row_tile);
-    const OnePartResult result{p, part, rows, at.work(), waiting, is_last};
+    const OnePartResult result{p, part, rows, at.work()};
     if (thread == 0 && part.parts > 1) result.begin();
     const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
     start(result);
@@ -142,7 +142,7 @@ private:
     finish(result);
   }
 
-#if KJIT_gathered || KJIT_runs || KJIT_apart
+#if KJIT_gathered || KJIT_apart
   KJIT_DEVICE void multiply_part(int all_see) {
     if (cfg::kAppends && p.rotates) bar_arrive(cfg::kQueryBarrier, cfg::kThreads); // Q has been read
 #pragma unroll 1
@@ -178,14 +178,10 @@ private:
     parts::touch_table(p, lane);
     const Runs runs(p, lane);
     int next = runs.begin();
-    RunPart now;
-    // A warp that loads boxes finds its first part once. Rows took 1 % longer so, for a reason that is not known.
-    if constexpr (Loads::kAllWarps) {
-      now = runs.next(next);
-      if (now.parts == 0) {
-        griddepcontrol_wait(); // the launch must not end before the append pass in front of it
-        return;
-      }
+    RunPart now = runs.next(next);
+    if (now.parts == 0) {
+      griddepcontrol_wait(); // the launch must not end before the append pass in front of it
+      return;
     }
     __syncthreads();       // the mbarriers are initialised
     griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
@@ -195,11 +191,20 @@ private:
       return;
     }
     setmaxnreg_inc<kWorkerRegisters>();
-    if constexpr (!Loads::kAllWarps) now = runs.next(next);
 #pragma unroll 1
     while (now.parts > 0) {
       part = now;
-      compute(now.waiting, now.is_last);
+      rows = rows_of(part.row_tile);
+      const OnePartResult result{p, part, rows, at.work(), now.waiting, now.is_last};
+      if (thread == 0 && part.parts > 1) result.begin();
+      const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
+      start(result);
+#pragma unroll 1
+      for (int block = part.from; block < part.to; block++) {
+        step(block, all_see);
+        ring.advance();
+      }
+      finish(result);
       now = runs.next(next);
     }
   }
@@ -216,7 +221,6 @@ private:
     result.arrive(may_wait);
   }
 
-  // Rows of the sequence's row_tile-th tile of a head.
   KJIT_DEVICE int rows_of(int row_tile) const {
     const int left = p.rows_q * p.group - row_tile * cfg::kRows;
     return left < cfg::kRows ? left : cfg::kRows;
@@ -224,12 +228,10 @@ private:
   KJIT_DEVICE int smallest(int keys) const {
     return keys < part.keys ? keys : part.keys;
   }
-  // True when some of the warp's r-th rows exist: the same for all its lanes.
   KJIT_DEVICE bool has_rows(int r) const {
     return warp * 16 + 8 * r < rows;
   }
 
-  // A warp without rows asks for nothing here.
   KJIT_DEVICE void start(const OnePartResult &result) {
 #pragma unroll
     for (int n = 0; n < kOutput8; n++)
@@ -270,7 +272,6 @@ private:
         if (16 * d + 8 * half < cfg::kHeadDim) q[d][r + 2 * half] = *(const uint32_t *)(from + 2 * (16 * d + 8 * half));
   }
 
-  // Multiply one block of keys.
   KJIT_DEVICE void step(int block, int all_see) {
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
