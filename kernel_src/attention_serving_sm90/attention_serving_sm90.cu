@@ -10,9 +10,9 @@
 // Grid       blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
 //            batch (few.cuh, attention_serving/plan.cuh); with one_part, each with one part of one tile (part.cuh).
 // Threads    one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads
-//            (producer.cuh). With one_part a warp of the warpgroup loads, or with runs or row by row a second
-//            warpgroup (one_part.cuh); with K and V of 8 bits a warp beside it (one_part_e4m3.cuh); with tiles of 128
-//            rows two warpgroups multiply in turns, and a warp of a third one loads (one_part_turns.cuh).
+//            (producer.cuh). With one_part a second warpgroup loads (one_part.cuh), or, where new keys are appended,
+//            boxes by a warp of the first; with K and V of 8 bits a warp beside it (one_part_e4m3.cuh); with tiles of
+//            128 rows two warpgroups multiply in turns, and a warp of a third one loads (one_part_turns.cuh).
 // Shared     stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
 // Results    a tile whose keys lie in several runs leaves partial results, which the tile's blocks of threads merge
 //            together in a fixed order (slice_merge.cuh).

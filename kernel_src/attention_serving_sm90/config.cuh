@@ -27,8 +27,8 @@
 #error "KJIT_softcap is not defined: 0 or 1"
 #elif !defined(KJIT_one_part)
 #error "KJIT_one_part is not defined: 0 or 1"
-#elif !defined(KJIT_gathered) || !defined(KJIT_runs) || !defined(KJIT_grouped)
-#error "KJIT_gathered, KJIT_runs or KJIT_grouped is not defined: 0 or 1"
+#elif !defined(KJIT_gathered) || !defined(KJIT_runs) || !defined(KJIT_grouped) || !defined(KJIT_apart)
+#error "KJIT_gathered, KJIT_runs, KJIT_grouped or KJIT_apart is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -65,8 +65,9 @@ constexpr int kCacheBytes = kNarrow ? 1 : 2;
 constexpr bool kOnePart = KJIT_one_part;  // a block of threads computes one part of one tile (one_part.cuh)
 constexpr bool kGathered = KJIT_gathered; // keys and values are loaded row by row (one_part_rows.cuh)
 constexpr bool kHasRuns = KJIT_runs;      // a block of threads computes several parts (one_part_runs.cuh)
-// A warpgroup of its own loads (run_loads.cuh), by boxes of TMA or row by row.
-constexpr bool kLoadsApart = (KJIT_runs || KJIT_gathered) && !kNarrow && KJIT_rows == SERVING_SM90_M;
+constexpr bool kApart = KJIT_apart;       // boxes of few tiles are loaded by a warpgroup of its own
+// A warpgroup of its own loads, by boxes of TMA or row by row, the one part of a block of threads or several.
+constexpr bool kLoadsApart = (KJIT_runs || KJIT_gathered || KJIT_apart) && !kNarrow && KJIT_rows == SERVING_SM90_M;
 constexpr bool kGrouped = KJIT_grouped;                              // a box of TMA has all bands of a head
 constexpr bool kTakesTurns = kOnePart && KJIT_rows > SERVING_SM90_M; // two warpgroups (one_part_turns.cuh)
 constexpr int kWorkers = kOnePart ? SERVING_SM90_ONE_PART_WORKERS(KJIT_rows) : SERVING_SM90_WORKERS;
@@ -104,6 +105,7 @@ static_assert(!kOnePart || !kNarrow || kHasRuns, "one_part: with K and V of 8 bi
 static_assert(!kGrouped || (kLoadsApart && !kGathered), "grouped: with runs, 64 rows, cache: dtype, without gathered");
 static_assert(!kGrouped || (kHeadDim % SERVING_SM90_BAND_COLUMNS == 0 && kHeadDimV % SERVING_SM90_BAND_COLUMNS == 0),
               "grouped: heads of whole bands");
+static_assert(!kApart || (kLoadsApart && !kHasRuns && !kGathered), "apart: with one_part, 64 rows, cache: dtype");
 static_assert(!kGathered || (kOnePart && kRows == SERVING_SM90_M && !kNarrow), "gathered: with one_part, 64 rows");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
@@ -157,7 +159,7 @@ constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes
 // The kernels with one_part that append new keys and rotate Q themselves. With 128 rows shared memory has no room for
 // it. There, with runs, and with K and V of 8 bits the append pass does it, and calls with rotary tables are left to
 // other kernels.
-constexpr bool kAppends = kOnePart && !kHasRuns && !kNarrow && kRows == SERVING_SM90_M;
+constexpr bool kAppends = kOnePart && !kHasRuns && !kApart && !kNarrow && kRows == SERVING_SM90_M;
 // Behind what merging takes the rows of Q are rotated, with 16 bytes that spread them over the banks. Where loading is
 // apart, three stages leave no room for that: the rows end where what merging takes ends, so that they begin in front
 // of the workers' memory, in the last stages of V, which are loaded when Q has been read.

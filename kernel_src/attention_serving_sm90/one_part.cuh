@@ -1,18 +1,13 @@
-// Calls with few tiles: each block of threads computes one part of the keys of one tile (part.cuh), with as little code
-// as possible. Code that is not in the instruction cache comes from memory, a line of 128 bytes at a time, and with
-// less than about 100 MB of keys and values a call waits longer for its code than for anything else.
+// Calls with few tiles: each block of threads computes one part of the keys of one tile (part.cuh), with little code:
+// what is not in the instruction cache comes from memory, and a call of less than 100 MB waits for that most of all.
 //
-// One warpgroup computes tiles of 64 rows (one_part_turns.cuh has those of 128). Its last warp also loads K and V by
-// TMA (one_part_boxes.cuh); where they are loaded row by row (one_part_rows.cuh), a second warpgroup does that. Q is
-// held in registers. A step for one block of keys exists once in the code, and masking is a branch in it. New keys are
-// appended and Q is rotated where a call asks for it (one_part_prepare.cuh). The host gives this kernel no call with a
-// window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8 bits, and with 128 rows none
-// with rotary tables.
-//
-// With runs a block of threads computes several parts, one after the other (one_part_runs.cuh), and appends and rotates
-// nothing. There a second warpgroup loads (run_loads.cuh), so that the next keys are asked for as soon as there is
-// room, whatever the warpgroup that multiplies is at.
-//
+// One warpgroup computes tiles of 64 rows (one_part_turns.cuh has those of 128), with Q in registers. A step for one
+// block of keys exists once in the code, and masking is a branch in it. A second warpgroup loads K and V, by TMA
+// (one_part_boxes.cuh) or row by row (one_part_rows.cuh), as soon as there is room, whatever the first one is at. Calls
+// that append new keys or rotate Q (one_part_prepare.cuh) load boxes by the last warp of the first one. The host gives
+// this kernel no call with a window to the left, chunks, sinks, softcap, left padding, ragged rows, or a cache of 8
+// bits, and with 128 rows none with rotary tables. With runs a block of threads computes several parts, one after the
+// other (one_part_runs.cuh, run_loads.cuh), and appends and rotates nothing.
 // one_part_result.cuh stores the result, or adds up the partial results of the blocks of threads that share a tile.
 #pragma once
 #include <kjit/ptx/barrier.cuh>
@@ -47,8 +42,7 @@ struct OnePart {
   static constexpr int kColumns8 = cfg::kKeys / 8;
   static constexpr int kOutput8 = OnePartResult::kOutput8;
   static constexpr int kLoader = cfg::kLoader;
-  // Registers of each thread after setmaxnreg where loading is apart: two blocks of threads on a multiprocessor have
-  // 65,536.
+  // Registers of a thread after setmaxnreg: two blocks of threads on a multiprocessor have 65,536.
   static constexpr int kWorkerRegisters = 200, kLoaderRegisters = 56;
 
   const attention_serving_one_part_params &p;
@@ -73,6 +67,8 @@ struct OnePart {
   KJIT_DEVICE void run() {
 #if KJIT_runs
     run_parts();
+#elif KJIT_apart
+    run_apart();
 #else
     run_part();
 #endif
@@ -113,12 +109,46 @@ private:
     finish(result);
   }
 
-#if KJIT_gathered
+  // The same where nothing is appended or rotated, and a warpgroup of its own loads boxes.
+  KJIT_DEVICE void run_apart() {
+    begin_aside();
+    part = warp <= kLoader ? parts::find(p, lane) : Part{};
+    if (warp == kLoader) loads.begin(part);
+    __syncthreads();       // the mbarriers are initialised
+    griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+    if (warp >= kLoader) {
+      setmaxnreg_dec<kLoaderRegisters>();
+      if (warp == kLoader) loads.load_part(part);
+      return;
+    }
+    setmaxnreg_inc<kWorkerRegisters>();
+    if (part.parts > 0) compute();
+  }
+
+  // What needs no part, by a warp that loads nothing, because the first keys wait for the one that loads.
+  KJIT_DEVICE void begin_aside() const {
+    if (warp < cfg::kThreads / kLanesPerWarp - 1) return;
+    loads.begin_barriers();
+    parts::touch_table(p, lane);
+  }
+
+  KJIT_DEVICE void compute() {
+    rows = rows_of(part.row_tile);
+    const OnePartResult result{p, part, rows, at.work()};
+    if (thread == 0 && part.parts > 1) result.begin();
+    const int all_see = p.window_right >= 0 ? smallest(part.keys - p.rows_q + p.window_right + 1) : part.keys;
+    start(result);
+    multiply_part(all_see);
+    finish(result);
+  }
+
+#if KJIT_gathered || KJIT_apart
   KJIT_DEVICE void multiply_part(int all_see) {
-    if (p.rotates) bar_arrive(cfg::kQueryBarrier, cfg::kThreads); // Q has been read
+    if (cfg::kAppends && p.rotates) bar_arrive(cfg::kQueryBarrier, cfg::kThreads); // Q has been read
 #pragma unroll 1
     for (int block = part.from; block < part.to; block++) {
-      if ((block + 1) * cfg::kKeys > new_from) place_new_keys(block * cfg::kKeys);
+      if constexpr (cfg::kAppends)
+        if ((block + 1) * cfg::kKeys > new_from) place_new_keys(block * cfg::kKeys);
       step(block, all_see);
       ring.advance();
     }
@@ -142,7 +172,7 @@ private:
 #endif
 
 #if KJIT_runs
-  // The parts of a run, one after the other. Keys and values of the next part are on their way before this one is done.
+  // The parts of a run. Keys and values of the next part are on their way before this one is done.
   KJIT_DEVICE void run_parts() {
     if (warp == kLoader) loads.begin_barriers();
     parts::touch_table(p, lane);
@@ -191,7 +221,6 @@ private:
     result.arrive(may_wait);
   }
 
-  // Rows of the sequence's row_tile-th tile of a head.
   KJIT_DEVICE int rows_of(int row_tile) const {
     const int left = p.rows_q * p.group - row_tile * cfg::kRows;
     return left < cfg::kRows ? left : cfg::kRows;
@@ -199,14 +228,10 @@ private:
   KJIT_DEVICE int smallest(int keys) const {
     return keys < part.keys ? keys : part.keys;
   }
-  // True when some of the warp's r-th rows exist: the same for all its lanes.
   KJIT_DEVICE bool has_rows(int r) const {
     return warp * 16 + 8 * r < rows;
   }
 
-  // ---- Q ----
-
-  // A warp without rows loads nothing, so that the warp that loads keys begins at once when a tile has up to 48 rows.
   KJIT_DEVICE void start(const OnePartResult &result) {
 #pragma unroll
     for (int n = 0; n < kOutput8; n++)
@@ -232,7 +257,7 @@ private:
   }
 
   // Registers of the A operand: row own_row(r), columns 16 * d + 2 * (lane % 4) and 8 further. A row that does not
-  // exist has the values of one that does: the warp's first, because a warp rotates its own rows alone.
+  // exist has the values of the warp's first, because a warp rotates its own rows alone.
   KJIT_DEVICE void load_query(const OnePartResult &result, int r) {
     int query, head;
     const int own = result.own_row(r), row = own < rows ? own : warp * 16;
@@ -246,8 +271,6 @@ private:
       for (int half = 0; half < 2; half++)
         if (16 * d + 8 * half < cfg::kHeadDim) q[d][r + 2 * half] = *(const uint32_t *)(from + 2 * (16 * d + 8 * half));
   }
-
-  // ---- One key block ----
 
   KJIT_DEVICE void step(int block, int all_see) {
     const int slot = ring.slot, parity = ring.parity;

@@ -94,11 +94,34 @@ struct OnePartBoxes {
     __syncwarp();
   }
 
+  // Load all blocks of a part of which begin() has looked up the first pages, K as soon as its stage has been
+  // multiplied with Q, and V with P. All lanes of the warp.
+  KJIT_DEVICE void load_part(const Part &part) {
+    Ring<cfg::kStages> ring;
+    Part now = part;
+#pragma unroll 1
+    for (int block = part.from; block < part.to; block++) {
+      // parts::policy_of() is to decide as for a short part behind the first blocks; nothing else reads `from`.
+      now.from = block - part.from < parts::kReplacingBlocks ? part.from : part.to;
+      mbarrier_wait_parity(at.keys_empty(ring.slot), ring.parity ^ 1);
+      __syncwarp();
+      fill_keys(now, slot() == ring.slot);
+      mbarrier_wait_parity(at.values_empty(ring.slot), ring.parity ^ 1);
+      __syncwarp();
+      fill_values(now, slot() == ring.slot);
+      ring.advance();
+    }
+  }
+
   // The stage of which the lane has a box.
-  KJIT_DEVICE int slot() const { return lane >> p.box_shift; }
+  KJIT_DEVICE int slot() const {
+    return lane >> p.box_shift;
+  }
 
 protected:
-  KJIT_DEVICE int index() const { return lane & ((1 << p.box_shift) - 1); }
+  KJIT_DEVICE int index() const {
+    return lane & ((1 << p.box_shift) - 1);
+  }
 
   // To the block that comes next into the lane's buffer.
   KJIT_DEVICE void go_on(const Part &part) {

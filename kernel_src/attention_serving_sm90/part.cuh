@@ -28,6 +28,9 @@ constexpr int kLeast = ceil_div(128, cfg::kKeys); // blocks of keys of the short
 // else L2 holds stays. On an H200 that gains 1 to 8 %; longer calls, which are of more than 270 MB there, lose 2 to 3,
 // where L2 is full of lines that are to be written back, because these stay.
 constexpr int kReadOnceBlocks = 32;
+// Where a warpgroup of its own loads, the first blocks of a longer part or run replace such lines, and it is as if the
+// others were of a short one, so that they leave page tables, Q and partial results in L2.
+constexpr int kReplacingBlocks = 16;
 // But a line of which a neighbouring head has the rest is read by that head's block of threads too.
 constexpr int kLineBytes = 128;
 constexpr bool kHasWholeLines =

@@ -63,8 +63,6 @@ private:
       Loads::fill_values(part, this->slot() == ring.slot);
   }
 
-  static constexpr int kReplacingBlocks = 16; // of a run
-
   KJIT_DEVICE void go_on() {
     ring.advance();
     loaded++;
@@ -75,11 +73,10 @@ private:
   }
 
   // parts::policy_of() decides by the number of blocks of a part, and with runs the number of blocks of the run has to
-  // decide: `from`, which nothing else reads by now, is set for that. Once the first blocks of a long run have replaced
-  // the lines of L2 that were to be written back, it is as if the run were short, so that later blocks leave page
-  // tables, Q and partial results in L2.
+  // decide: `from`, which nothing else reads by now, is set for that. Behind the first blocks of a long run it is as if
+  // the run were short.
   KJIT_DEVICE void choose_lines() {
-    part.from = part.to - (loaded < kReplacingBlocks ? runs.length : 0);
+    part.from = part.to - (loaded < parts::kReplacingBlocks ? runs.length : 0);
   }
 
   // Go on to the next part with a block of keys. Its first pages are looked up before they are needed.

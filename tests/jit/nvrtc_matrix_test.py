@@ -53,19 +53,21 @@ CONFIGS = (
     ("flash_backward", HEAD_128 + ",causal=0,pass=1,tile_m=128,tile_n=64,n_warps=8,stages=2", "sm_80", 16),
     ("flash_backward", HEAD_128 + ",causal=0,pass=6,tile_m=32,tile_n=128,n_warps=8,stages=2", "sm_80", 16),
     ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
-     "gathered=0,runs=0,grouped=0", "sm_90a", 0),
-    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=128,keys=128,stages=3,blocks_per_sm=1,softcap=0,one_part=1,"
-     "gathered=0,runs=0,grouped=0", "sm_90a", 0),
+     "gathered=0,runs=0,grouped=0,apart=0", "sm_90a", 0),
     ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
-     "gathered=0,runs=1,grouped=0", "sm_90a", 320),
-    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
-     "gathered=0,runs=1,grouped=1", "sm_90a", 320),
-    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=3,blocks_per_sm=2,softcap=0,one_part=1,"
-     "gathered=1,runs=0,grouped=0", "sm_90a", 0),
-    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=3,blocks_per_sm=2,softcap=0,one_part=1,"
-     "gathered=1,runs=1,grouped=0", "sm_90a", 192),
+     "gathered=0,runs=0,grouped=0,apart=1", "sm_90a", 0),
     ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=128,keys=128,stages=3,blocks_per_sm=1,softcap=0,one_part=1,"
-     "gathered=0,runs=1,grouped=0", "sm_90a", 32),
+     "gathered=0,runs=0,grouped=0,apart=0", "sm_90a", 0),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
+     "gathered=0,runs=1,grouped=0,apart=0", "sm_90a", 320),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=2,blocks_per_sm=2,softcap=0,one_part=1,"
+     "gathered=0,runs=1,grouped=1,apart=0", "sm_90a", 320),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=3,blocks_per_sm=2,softcap=0,one_part=1,"
+     "gathered=1,runs=0,grouped=0,apart=0", "sm_90a", 0),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=64,keys=64,stages=3,blocks_per_sm=2,softcap=0,one_part=1,"
+     "gathered=1,runs=1,grouped=0,apart=0", "sm_90a", 192),
+    ("attention_serving_sm90", HEAD_128 + ",cache=bf16,rows=128,keys=128,stages=3,blocks_per_sm=1,softcap=0,one_part=1,"
+     "gathered=0,runs=1,grouped=0,apart=0", "sm_90a", 32),
     ("attention_serving", "pass=attend," + HEAD_128 +
      ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=2,paged=1,softcap=0,cache=bf16", "sm_90", 192),
     ("attention_serving", "pass=plan," + HEAD_128 +

@@ -139,7 +139,7 @@ static bool replaces_lines_first(const struct codegen *codegen, int head_dim, bo
   kjit_error error;
   snprintf(text, sizeof text,
            "dtype=bf16,cache=bf16,head_dim=%d,head_dim_v=%d,rows=64,keys=64,stages=%d,blocks_per_sm=2,softcap=0,"
-           "one_part=1,gathered=%d,runs=0,grouped=0",
+           "one_part=1,gathered=%d,runs=0,grouped=0,apart=0",
            head_dim, head_dim, 2 + is_gathered, is_gathered);
   assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_serving_sm90"), text, &config, &error), &error);
   assert_status(KJIT_OK, kjit_config_build(codegen->runtime, &config, "sm_90a", 0, &artifact, &error), &error);

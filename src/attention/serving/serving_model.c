@@ -62,6 +62,18 @@ static kjit_status add_kernel(const struct serving_problem *problem, kjit_servin
   return KJIT_OK;
 }
 
+/* The attend pass of calls that append no keys, and of those that append some. */
+static kjit_status add_with_and_without_new_keys(struct serving_problem *problem, const struct family_place *place,
+                                                 kjit_config *configs, size_t *count, kjit_error *error) {
+  problem->meets_new_keys = false;
+  kjit_status status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  if (status != KJIT_OK) return status;
+  problem->meets_new_keys = true;
+  status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  problem->meets_new_keys = false;
+  return status;
+}
+
 /* The attend pass for up to `rows` rows of a sequence and `all` of all sequences, and its plan pass. */
 static kjit_status add_attend(struct serving_problem *problem, int64_t rows, int64_t all,
                               const struct family_place *place, kjit_config *configs, size_t *count,
@@ -71,7 +83,7 @@ static kjit_status add_attend(struct serving_problem *problem, int64_t rows, int
   kjit_status status = KJIT_OK;
   for (int i = 0; i < 2 && status == KJIT_OK; i++) {
     problem->is_simple = i == 0;
-    status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+    status = add_with_and_without_new_keys(problem, place, configs, count, error);
   }
   return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
 }
@@ -85,7 +97,7 @@ static kjit_status add_batches(struct serving_problem *problem, int64_t rows, co
   problem->packed_rows = rows * problem->group;
   for (problem->batch = 2; problem->batch <= MOST_BATCH && status == KJIT_OK; problem->batch *= 2) {
     problem->rows = problem->batch * rows;
-    status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+    status = add_with_and_without_new_keys(problem, place, configs, count, error);
   }
   problem->batch = 1;
   return status;

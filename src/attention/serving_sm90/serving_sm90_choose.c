@@ -14,7 +14,9 @@
  *    2 times as fast with up to 64 tiles, 0.98 with 128 tiles, 0.93 with 192 tiles. Another one, of 128 rows, is for
  *    more rows, with so few tiles that each gets two blocks of threads: 1.6 to 2.4 times as fast. With heads of up to
  *    64 columns blocks of 128 keys are as many bytes as 64 keys of 128 columns: 1.09 and 1.13 times as fast with
- *    lengths of 200 to 16,000, 1.00 in the mean of 24 problems of equal lengths.
+ *    lengths of 200 to 16,000, 1.00 in the mean of 24 problems of equal lengths. Calls without new keys have a kernel
+ *    whose boxes are loaded by a warpgroup of its own: 1.03 times as fast in 16 problems (1.01 at least), but with new
+ *    keys 0.94 to 1.10.
  * 4. The same with more tiles, several of which a block of threads computes one after the other (runs). Measured on an
  *    H200: 0.99 to 1.24 times as fast with up to 64 rows, 1.04 in the mean of 25 problems; with more 0.97 to 1.52
  *    times, 1.22 in the mean of 18. With up to 64 rows one box of TMA has all bands of a head where pages hold it.
@@ -48,6 +50,8 @@ enum {
   NARROW_RUNS_MAX_BATCH = 128,                      /* a lane has four sequences */
   GATHERED_STAGES = 3,                              /* two lose up to 6 % with runs */
   RUNS_TILES_PER_SM = 7,                            /* at most, so that their blocks of keys are fewer than 2^30 */
+  RUNS_ABREAST = 8,                                 /* key heads abreast, which have a line each, */
+  RUNS_TILES_PER_SM_ABREAST = 16,                   /* and so the same of these */
   MANY_ROWS = 128,                                  /* of two warpgroups */
   MANY_ROWS_BLOCKS_PER_SM = 1,                      /* with more than 64 rows of a sequence */
   MANY_ROWS_BLOCKS_OF_TILE = 2,
@@ -150,15 +154,23 @@ bool serving_sm90_is_for_one_part(const struct serving_problem *problem, uint32_
   return is_simple_call(problem, ONE_PART_MAX_BATCH) && count_tiles(problem, most) <= most;
 }
 
+/* Of up to 64 rows, for each multiprocessor, in runs. */
+static int64_t tiles_of_runs(const struct serving_problem *problem, int64_t multiprocessors) {
+  const int64_t blocks = multiprocessors * ONE_PART_BLOCKS_PER_SM;
+  const bool is_abreast = problem->heads_kv % RUNS_ABREAST == 0 && blocks % RUNS_ABREAST == 0;
+  return is_abreast && !is_gathered(problem) ? RUNS_TILES_PER_SM_ABREAST : RUNS_TILES_PER_SM;
+}
+
 /* Step 4. */
 bool serving_sm90_is_for_runs(const struct serving_problem *problem, uint32_t multiprocessors) {
   const int64_t all = multiprocessors;
   if (problem->is_narrow) return is_for_narrow_runs(problem, multiprocessors);
   if (serving_sm90_is_for_one_part(problem, multiprocessors) || problem->rotates) return false;
   if (is_gathered(problem) && !gathers_runs(problem)) return false;
-  if (problem->packed_rows <= SERVING_SM90_M)
-    return is_simple_call(problem, RUNS_MAX_BATCH) &&
-           count_tiles(problem, all * RUNS_TILES_PER_SM) <= all * RUNS_TILES_PER_SM;
+  if (problem->packed_rows <= SERVING_SM90_M) {
+    const int64_t most_of_few_rows = all * tiles_of_runs(problem, all);
+    return is_simple_call(problem, RUNS_MAX_BATCH) && count_tiles(problem, most_of_few_rows) <= most_of_few_rows;
+  }
   const int64_t most = problem->packed_rows <= MANY_ROWS ? all * 11 / 10 : all * 5 / 6;
   return is_simple_call(problem, ONE_PART_MAX_BATCH) && count_tiles(problem, most) <= most;
 }
@@ -170,7 +182,9 @@ void serving_sm90_set_few_rows(struct serving_sm90_config *config) {
   config->blocks_per_sm = ONE_PART_BLOCKS_PER_SM;
 }
 
-static void choose_one_part(struct serving_sm90_config *config, const struct serving_problem *problem, bool has_runs) {
+/* `loads`: the warpgroup that multiplies few tiles loads boxes too. */
+static void choose_one_part(struct serving_sm90_config *config, const struct serving_problem *problem, bool has_runs,
+                            bool loads) {
   if (problem->is_narrow) {
     const bool is_wide = widest_head(config) > ONE_PART_MAX_HEAD;
     config->one_part = 1;
@@ -189,6 +203,7 @@ static void choose_one_part(struct serving_sm90_config *config, const struct ser
       has_runs && problem->packed_rows <= SERVING_SM90_M && !config->gathered && serving_box_has_all_bands(problem);
   if (problem->packed_rows <= SERVING_SM90_M) {
     serving_sm90_set_few_rows(config);
+    config->apart = !has_runs && !config->gathered && !loads;
     if (config->gathered) fill_stages(config, GATHERED_STAGES);
     return;
   }
@@ -211,8 +226,13 @@ bool serving_sm90_choose_one_part(const struct serving_problem *problem, uint32_
                                   struct serving_sm90_config *out) {
   if (why_not(problem) || !serving_sm90_is_for_one_part(problem, multiprocessors)) return false;
   *out = config_of(problem);
-  choose_one_part(out, problem, false);
+  choose_one_part(out, problem, false, true);
   return true;
+}
+
+/* The kernel appends new keys or rotates Q. */
+static bool has_new_keys(const struct serving_problem *problem) {
+  return problem->meets_new_keys || problem->rotates;
 }
 
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
@@ -223,7 +243,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   struct serving_sm90_config config = config_of(problem);
   const bool has_runs = serving_sm90_is_for_runs(problem, place->sm_count);
   if (has_runs || serving_sm90_is_for_one_part(problem, place->sm_count))
-    choose_one_part(&config, problem, has_runs);
+    choose_one_part(&config, problem, has_runs, has_new_keys(problem));
   else if (problem->page_size % LEAST_BOX == 0)
     choose_tile(&config, problem->packed_rows);
   else

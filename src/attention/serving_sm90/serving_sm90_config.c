@@ -61,7 +61,8 @@ static bool has_loader(const struct serving_sm90_config *config) {
 
 /* A second warpgroup loads (one_part.cuh). */
 static bool loads_apart(const struct serving_sm90_config *config) {
-  return (config->runs || config->gathered) && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
+  return (config->runs || config->gathered || config->apart) && !serving_sm90_is_narrow(config) &&
+         config->rows == SERVING_SM90_M;
 }
 
 /* Of a block. */
@@ -71,7 +72,8 @@ static uint32_t threads_of(const struct serving_sm90_config *config) {
 }
 
 bool serving_sm90_appends(const struct serving_sm90_config *config) {
-  return config->one_part && !config->runs && !serving_sm90_is_narrow(config) && config->rows == SERVING_SM90_M;
+  return config->one_part && !config->runs && !config->apart && !serving_sm90_is_narrow(config) &&
+         config->rows == SERVING_SM90_M;
 }
 
 /* With a narrow cache and large heads Q lies in shared memory, as config.cuh has it. */
@@ -176,10 +178,18 @@ static bool has_whole_bands(const struct serving_sm90_config *config) {
 
 static kjit_status check_grouped(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->grouped, 0, 1)) return rule_broken(error, "grouped", config->grouped, "0 or 1");
-  if (config->grouped && (!loads_apart(config) || config->gathered || !has_whole_bands(config)))
+  if (config->grouped && (!loads_apart(config) || config->gathered || config->apart || !has_whole_bands(config)))
     return rule_broken(error, "grouped", config->grouped,
                        "0 without runs, with gathered 1, with rows 128, with cache FP8_E4M3 and with heads of other "
                        "than 64 or 128 columns");
+  return KJIT_OK;
+}
+
+static kjit_status check_apart(const struct serving_sm90_config *config, kjit_error *error) {
+  if (!rule_is_between(config->apart, 0, 1)) return rule_broken(error, "apart", config->apart, "0 or 1");
+  if (config->apart && (!config->one_part || !loads_apart(config) || config->runs || config->gathered))
+    return rule_broken(error, "apart", config->apart,
+                       "0 without one_part, with runs 1, with gathered 1, with rows 128 and with cache FP8_E4M3");
   return KJIT_OK;
 }
 
@@ -248,7 +258,8 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   if (status == KJIT_OK) status = check_tile(config, error);
   if (status == KJIT_OK) status = check_narrow(config, error);
   if (status == KJIT_OK) status = check_one_part(config, error);
-  return status == KJIT_OK ? check_grouped(config, error) : status;
+  if (status == KJIT_OK) status = check_grouped(config, error);
+  return status == KJIT_OK ? check_apart(config, error) : status;
 }
 
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {

@@ -23,7 +23,9 @@
   X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64 or 128")              \
   X(gathered, BOOL, "k and v are loaded row by row, from pages that no box of TMA fits: with one_part")                \
   X(runs, BOOL, "a block of threads computes several parts of tiles, for more of these: with one_part")                \
-  X(grouped, BOOL, "a box of TMA has all columns of a head, from pages: with runs, rows 64, whole bands of 64 columns")
+  X(grouped, BOOL,                                                                                                     \
+    "a box of TMA has all columns of a head, from pages: with runs, rows 64, whole bands of 64 columns")               \
+  X(apart, BOOL, "a warpgroup of its own loads boxes of k and v, as with runs, and appends nothing: with one_part")
 
 enum { SERVING_SM90_SHARED_BYTES = 232448 }; /* of sm_90, per block after opting in: target.c */
 

@@ -129,15 +129,17 @@ static void test_one_part__other_configs_of_the_family_are_refused(void **state)
   static const struct {
     const char *first, *last, *message; /* a config's first and last fields */
   } refused[] = {
-      {"dtype=fp16,cache=fp16,head_dim=128", "one_part=1,gathered=0,runs=0,grouped=0",
+      {"dtype=fp16,cache=fp16,head_dim=128", "one_part=1,gathered=0,runs=0,grouped=0,apart=0",
        "dtype is FP16 (5): must be the tensors', BF16 (15)"},
-      {"dtype=bf16,cache=fp8_e4m3,head_dim=128", "one_part=1,gathered=0,runs=0,grouped=0",
+      {"dtype=bf16,cache=fp8_e4m3,head_dim=128", "one_part=1,gathered=0,runs=0,grouped=0,apart=0",
        "cache is 24: must be the tensors' dtype"},
-      {"dtype=bf16,cache=bf16,head_dim=64", "one_part=1,gathered=0,runs=0,grouped=0",
+      {"dtype=bf16,cache=bf16,head_dim=64", "one_part=1,gathered=0,runs=0,grouped=0,apart=0",
        "head_dim is 64: must be the tensors' head_dim, 128"},
-      {"dtype=bf16,cache=bf16,head_dim=128", "one_part=0,gathered=0,runs=0,grouped=0", "one_part is 0: must be"},
-      {"dtype=bf16,cache=bf16,head_dim=128", "one_part=1,gathered=1,runs=0,grouped=0", "gathered is 1: must be"},
-      {"dtype=bf16,cache=bf16,head_dim=128", "one_part=1,gathered=0,runs=1,grouped=0", "runs is 1: must be"}};
+      {"dtype=bf16,cache=bf16,head_dim=128", "one_part=0,gathered=0,runs=0,grouped=0,apart=0",
+       "one_part is 0: must be"},
+      {"dtype=bf16,cache=bf16,head_dim=128", "one_part=1,gathered=1,runs=0,grouped=0,apart=0",
+       "gathered is 1: must be"},
+      {"dtype=bf16,cache=bf16,head_dim=128", "one_part=1,gathered=0,runs=1,grouped=0,apart=0", "runs is 1: must be"}};
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(0);
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {

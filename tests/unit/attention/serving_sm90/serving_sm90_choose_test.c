@@ -203,6 +203,7 @@ static void test_serving_sm90_choose__few_tiles_append_new_keys(void **state) {
   static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
   struct serving_problem problem = few_tiles();
   (void)state;
+  problem.meets_new_keys = true;
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
     problem.page_size = pages[i];
     assert_true(appends(&problem));
@@ -218,6 +219,30 @@ static void test_serving_sm90_choose__few_tiles_append_new_keys(void **state) {
   problem.packed_rows = 65;
   assert_true(has_one_part(&problem));
   assert_false(appends(&problem));
+}
+
+/* Without new keys a warpgroup of its own loads boxes. Rows are loaded so by one kernel for both. */
+static void test_serving_sm90_choose__boxes_of_few_tiles_are_loaded_apart_from_products(void **state) {
+  static const int64_t pages[] = {0, 1, 2, 4, 8, 16, 256};
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  for (int kind = 0; kind < 3; kind++) {
+    problem.meets_new_keys = kind == 1;
+    problem.rotates = kind == 2;
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+      problem.page_size = pages[i];
+      const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+      assert_int_equal(kind == 0 && pages[i] % 8 == 0, serving_sm90_view(choice.values)->apart);
+      assert_int_equal(!serving_sm90_view(choice.values)->apart, appends(&problem));
+    }
+  }
+  problem = few_tiles();
+  problem.batch = 100;
+  assert_int_equal(0, serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)->apart);
+  problem = few_tiles();
+  problem.batch = 1;
+  problem.packed_rows = 65;
+  assert_int_equal(0, serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)->apart);
 }
 
 /* Those that append also rotate; with rotary tables calls that the others would take are the ordinary kernels'. */
@@ -305,12 +330,19 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
     }
   }
   static const struct {
-    int32_t rows, keys, stages, softcap, one_part, gathered;
+    int32_t rows, keys, stages, softcap, one_part, gathered, apart;
     const char *named;
-  } wrong[] = {{16, 64, 2, 0, 1, 0, "rows"},     {64, 32, 2, 0, 1, 0, "keys"},
-               {64, 64, 2, 1, 1, 0, "softcap"},  {64, 64, 2, 0, 2, 0, "one_part"},
-               {64, 64, 2, 0, 1, 2, "gathered"}, {64, 64, 2, 0, 0, 1, "gathered"},
-               {64, 64, 2, 0, 1, 1, "stages"},   {128, 64, 2, 0, 1, 0, "blocks_per_sm"}};
+  } wrong[] = {{16, 64, 2, 0, 1, 0, 0, "rows"},
+               {64, 32, 2, 0, 1, 0, 0, "keys"},
+               {64, 64, 2, 1, 1, 0, 0, "softcap"},
+               {64, 64, 2, 0, 2, 0, 0, "one_part"},
+               {64, 64, 2, 0, 1, 2, 0, "gathered"},
+               {64, 64, 2, 0, 0, 1, 0, "gathered"},
+               {64, 64, 2, 0, 1, 1, 0, "stages"},
+               {128, 64, 2, 0, 1, 0, 0, "blocks_per_sm"},
+               {64, 64, 2, 0, 1, 0, 2, "apart is 2"},
+               {64, 64, 2, 0, 0, 0, 1, "apart is 1: must be 0 without"},
+               {64, 64, 3, 0, 1, 1, 1, "apart is 1: must be 0 without one_part, with runs 1, with gathered 1"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const struct serving_sm90_config config = {.dtype = KJIT_BF16,
                                                .cache = KJIT_BF16,
@@ -322,7 +354,8 @@ static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(voi
                                                .blocks_per_sm = 2,
                                                .softcap = wrong[i].softcap,
                                                .one_part = wrong[i].one_part,
-                                               .gathered = wrong[i].gathered};
+                                               .gathered = wrong[i].gathered,
+                                               .apart = wrong[i].apart};
     error_clear(&error);
     assert_status(KJIT_ERR_INVALID_CONFIG,
                   serving_sm90_family.check(&serving_sm90_family, (const int32_t *)&config, &error), &error);
@@ -344,6 +377,7 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__many_rows_of_few_tiles_have_one_part_of_128),
       cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
       cmocka_unit_test(test_serving_sm90_choose__few_tiles_append_new_keys),
+      cmocka_unit_test(test_serving_sm90_choose__boxes_of_few_tiles_are_loaded_apart_from_products),
       cmocka_unit_test(test_serving_sm90_choose__few_tiles_that_append_take_rotary_tables),
       cmocka_unit_test(test_serving_sm90_choose__small_pages_are_gathered),
       cmocka_unit_test(test_serving_sm90_choose__memory_does_not_depend_on_the_batch),

@@ -18,7 +18,8 @@ static bool has_runs(const struct serving_problem *problem) {
   return choice.family == &serving_sm90_serving_family && serving_sm90_view(choice.values)->runs;
 }
 
-/* More tiles have runs, up to seven tiles for each multiprocessor and eight sequences for each lane of a warp. */
+/* More tiles have runs, up to seven tiles for each multiprocessor, or sixteen where eight key heads are abreast, and
+ * eight sequences for each lane of a warp. */
 static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   struct serving_problem problem = many_tiles();
   (void)state;
@@ -36,6 +37,19 @@ static void test_serving_sm90_runs__are_for_more_tiles(void **state) {
   assert_true(has_runs(&problem));
   assert_false(serving_sm90_appends(serving_sm90_view(choose(&problem, KJIT_SERVING_ATTEND).values)));
   problem.batch = 116;
+  problem.page_size = 1;
+  assert_false(has_runs(&problem));
+  problem.page_size = 0;
+  assert_true(has_runs(&problem)); /* eight key heads are abreast */
+  problem.heads_kv = 4;
+  problem.batch = 231;
+  assert_true(has_runs(&problem));
+  problem.batch = 232;
+  assert_false(has_runs(&problem));
+  problem.heads_kv = 16;
+  problem.batch = 132; /* 2,112 tiles */
+  assert_true(has_runs(&problem));
+  problem.batch = 133;
   assert_false(has_runs(&problem));
   problem.heads_kv = 1;
   problem.batch = 256;
