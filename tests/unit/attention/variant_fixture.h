@@ -25,12 +25,13 @@ static inline const struct attention_sm90_variant_params *launched_variant(void)
   return &params;
 }
 
-/* A tensor of so many axes, whose elements follow each other. */
+/* A tensor of so many axes, whose elements follow each other. Strides beyond 64 bits wrap, because the tests of absurd
+ * sizes set those that matter themselves. */
 static inline kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
   kjit_tensor tensor = {.data = address(9), .dtype = dtype, .rank = rank, .shape = {a, b, c, d}};
-  int64_t stride = 1;
-  for (uint32_t axis = rank; axis-- > 0; stride *= tensor.shape[axis])
-    tensor.stride[axis] = stride;
+  uint64_t stride = 1;
+  for (uint32_t axis = rank; axis-- > 0; stride *= (uint64_t)tensor.shape[axis])
+    tensor.stride[axis] = (int64_t)stride;
   return tensor;
 }
 
