@@ -51,9 +51,11 @@ struct Warp {
   }
 
   // One block of keys, whose first key is `key`, in tiles of K and V that are `keys` and `values` behind the first.
-  // masked: some row may not see all of them. between(): what is to be done when K has been read and V is needed.
+  // masked: some row may not see all of them. between(): what is to be done when K has been read and V is needed: what
+  // it does may not come before that, because softmax.find_maximum() branches by all scores. @return what
+  // Products::multiply_values() does.
   template <typename Between>
-  KJIT_DEVICE void step(uint32_t keys, uint32_t values, int key, bool masked, Between between) {
+  KJIT_DEVICE auto step(uint32_t keys, uint32_t values, int key, bool masked, Between between) {
     Scores s = {};
     products.multiply_keys(s, keys);
     if constexpr (cfg::kSoftcap) cap(s);
@@ -65,7 +67,7 @@ struct Warp {
     }
     softmax.template exponentiate<false>(s, scale_log2());
     between();
-    products.multiply_values(o, s, values);
+    return products.multiply_values(o, s, values);
   }
 
   // Of what the softmax sees.

@@ -171,14 +171,15 @@ private:
   KJIT_DEVICE void step(int block, int all_see) {
     const int slot = ring.slot, parity = ring.parity, key = block * cfg::kKeys;
     mbarrier_wait_parity(at.keys_full(slot), parity);
-    products.step(slot * cfg::kKeyBytes, slot * cfg::kValueBytes, key, key + cfg::kKeys > all_see, [&] {
+    const bool masked = key + cfg::kKeys > all_see;
+    const uint32_t read = products.step(slot * cfg::kKeyBytes, slot * cfg::kValueBytes, key, masked, [&] {
       __syncwarp(); // all lanes have read K
       mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
       mbarrier_wait_parity(at.values_full(slot), parity);
       if (key + cfg::kKeys > part.keys) clear_values(slot, part.keys - key);
     });
     __syncwarp(); // all lanes have read V
-    mbarrier_arrive_if(at.values_empty(slot), lane == 0);
+    mbarrier_arrive_when_read(at.values_empty(slot), lane, read);
     __syncwarp();
   }
 

@@ -100,16 +100,16 @@ private:
   KJIT_DEVICE void step(const PlannedTile &tile, int key) {
     const int slot = ring.slot, parity = ring.parity;
     mbarrier_wait_parity(at.keys_full(slot), parity);
-    warp.step(slot * cfg::kKeyBytes, slot * cfg::kValueBytes, key,
-              key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high, [&] {
-                __syncwarp(); // all lanes have read K
-                mbarrier_arrive_if(at.keys_empty(slot), warp.lane == 0);
-                mbarrier_wait_parity(at.values_full(slot), parity);
-                if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
-                  clear_values(slot, tile.keys.low - key, tile.keys.high - key);
-              });
+    const bool masked = key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high;
+    const uint32_t read = warp.step(slot * cfg::kKeyBytes, slot * cfg::kValueBytes, key, masked, [&] {
+      __syncwarp(); // all lanes have read K
+      mbarrier_arrive_if(at.keys_empty(slot), warp.lane == 0);
+      mbarrier_wait_parity(at.values_full(slot), parity);
+      if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
+        clear_values(slot, tile.keys.low - key, tile.keys.high - key);
+    });
     __syncwarp(); // all lanes have read V
-    mbarrier_arrive_if(at.values_empty(slot), warp.lane == 0);
+    mbarrier_arrive_when_read(at.values_empty(slot), warp.lane, read);
     ring.advance();
   }
 

@@ -45,6 +45,20 @@ KJIT_DEVICE void mbarrier_arrive_if(uint32_t barrier, bool condition) {
 #endif
 }
 
+// Arrive once in lane 0, not before what the warp has loaded from shared memory is in its registers: for a buffer that
+// TMA fills again, because ptxas lets an arrival overtake loads that nothing has waited for yet, and TMA's writes,
+// which are of another proxy, are not ordered behind such loads. Release semantics at block scope. Whole warps.
+//   read  some bits of a register of each load that may be on its way; the address of the arrival is made to depend on
+//         them, by bits that are 0 in lane 0, so that the instruction waits for them
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive"
+KJIT_DEVICE void mbarrier_arrive_when_read(uint32_t barrier, int lane, uint32_t read) {
+  asm volatile(
+      "{ .reg .pred arrives; .reg .b32 at; and.b32 at, %1, %2; add.u32 at, at, %0; setp.eq.s32 arrives, %1, 0; "
+      "@arrives mbarrier.arrive.shared::cta.b64 _, [at]; }" ::"r"(barrier),
+      "r"(lane), "r"(read)
+      : "memory");
+}
+
 // Arrive once, and let the current phase also wait for `bytes` that TMA will write. One thread, before or after it
 // issues the copies.
 // PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive" (.expect_tx)

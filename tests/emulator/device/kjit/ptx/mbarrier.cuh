@@ -19,6 +19,13 @@ EMULATOR_PTX("mbarrier.arrive.shared::cta.b64 _, [%0];"){
 }
 ;
 
+EMULATOR_PTX("{ .reg .pred arrives; .reg .b32 at; and.b32 at, %1, %2; add.u32 at, at, %0; setp.eq.s32 arrives, %1, 0; "
+             "@arrives mbarrier.arrive.shared::cta.b64 _, [at]; }"){
+    static void run(unsigned barrier, int lane, unsigned){if (lane == 0) emulator->mbarrier_arrive(barrier, 0);
+}
+}
+;
+
 EMULATOR_PTX("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"){
     static void run(unsigned barrier, int bytes){emulator->mbarrier_arrive(barrier, bytes);
 }
