@@ -107,8 +107,8 @@ struct NarrowProducts {
         s[0][n][i] *= factors[i / 2];
   }
 
-  // O += P V, P being the scores' probabilities rounded to fp16. @return some bits of a register of each load of V, for
-  // mbarrier_arrive_when_read().
+  // O += P V, P being the scores' probabilities rounded to fp16. @return some bits of a register of each of the last
+  // loads of V, behind which the others have come, for mbarrier_arrive_when_read().
   KJIT_DEVICE uint32_t multiply_values(float (&o)[1][cfg::kOutputTiles8][4], const Scores &s, uint32_t stage) const {
     uint32_t read = 0;
 #pragma unroll
@@ -122,7 +122,7 @@ struct NarrowProducts {
         const uint32_t from = stage + c / 8 * VTile::kBandBytes + (v ^ (uint32_t)(c % 8 * kChunkBytes));
         uint32_t pairs[4]; // of two keys and two columns each: chunk c of 8 keys and the next 8, then chunk c + 1
         ldmatrix_x4_trans(pairs, from + t * 16 * VTile::kBandColumns);
-        read |= pairs[0];
+        if (t + 1 == cfg::kKeyTiles) read |= pairs[0];
         multiply_chunk(o, a, c, pairs[0], pairs[1]);
         if (c + 1 < kValueChunks) multiply_chunk(o, a, c + 1, pairs[2], pairs[3]);
       }
