@@ -51,12 +51,15 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
  * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97).
  * docs/lab-notes/races.md.
  *
- * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each: 72 columns,
- * 128 tiles over 9,139 keys 141 us in place of 182, 104 columns, 48 tiles over 20,192 keys 170 in place of 216. With
- * three blocks so do the tiles that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84; and so
- * many tiles that steps of 48 keys would be more than 9 MB of lines on their way, unless they fill two blocks: 104
- * columns, 204 tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place of 222, where 144
- * over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
+ * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each, if they fill
+ * three quarters of them: 72 columns, 128 tiles over 9,139 keys 141 us in place of 182, 88 columns, 104 tiles over
+ * 11,615 keys 179 in place of 230. If they or their parts fill less, but seven tenths, three blocks and steps of 32
+ * keys are never much slower than the best: 96 tiles over 11,615 keys of 72, 80, 96 and 104 columns 173, 169, 165 and
+ * 185, with one block 241, 231, 177 and 187, with two and 48 keys 159, 150, 187 and 257. With three blocks the tiles go
+ * side by side too that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84; and so many tiles
+ * that steps of 48 keys would be more than 9 MB of lines on their way, unless they fill two blocks: 104 columns, 204
+ * tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place of 222, where 144 over 4,000 of
+ * 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
@@ -76,9 +79,10 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   config->stages = 2;
   config->tile_n = is_narrow ? NARROW_STEP : STEP;
   config->blocks_per_sm = is_narrow && !fills_two ? 3 : 2;
-  if (is_usual && all / integer_max(tiles, 1) * tiles * 10 >= all * 7)
+  const int64_t filled = all / integer_max(tiles, 1) * tiles; /* multiprocessors, by tiles or equal parts of them */
+  if (is_usual && filled * 4 >= all * 3)
     set_blocks(config, ALONE_STEP, 1);
-  else if (is_usual && wants_three)
+  else if (is_usual && (wants_three || filled * 10 >= all * 7))
     set_blocks(config, SHORT_STEP, 3);
   else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
     set_blocks(config, LONG_STEP, 1);
