@@ -8,8 +8,10 @@
  * An instruction has 16 bytes. In its upper 8, from bit 41 on, are the six barriers of the scoreboard: the one that the
  * instruction frees when its result is there (3 bits from bit 46, 7 for none), and those that it waits for before it
  * is issued (6 bits from bit 52). The code is followed from instruction to instruction as it lies, whatever branches.
- * Other loads than ldmatrix are not looked at: what they read here is written by threads, behind which an arrival is
- * ordered. */
+ *
+ * Loads by ld.shared are not looked at, because most of them read what threads have written, behind which an arrival is
+ * ordered. Those that read what TMA has written have come by their arrival, because a branch or a store depends on
+ * them. */
 #ifndef KJIT_TESTS_JIT_PENDING_LOADS_H
 #define KJIT_TESTS_JIT_PENDING_LOADS_H
 

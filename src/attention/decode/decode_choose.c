@@ -44,6 +44,11 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
   }
 }
 
+/* How many of so many places tiles fill, each tile in as many equal parts as all of them have places for. */
+static int64_t filled_by(int64_t tiles, int64_t places) {
+  return places / integer_max(tiles, 1) * tiles;
+}
+
 /* Slow memory and heads whose rows are no whole lines, or of more than 128 columns: so few keys and stages that some
  * 5 MB are on their way at a time. More than that gains nothing, and heads that lie side by side no longer find in L2
  * what their neighbours fetched. Measured on an H100, of the best peer, and with as many stages as fit: 152 columns
@@ -53,13 +58,14 @@ static void keep_whole(const kjit_attention_problem *problem, const struct decod
  *
  * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each, if they fill
  * three quarters of them: 72 columns, 128 tiles over 9,139 keys 141 us in place of 182, 88 columns, 104 tiles over
- * 11,615 keys 179 in place of 230. If they or their parts fill less, but seven tenths, three blocks and steps of 32
- * keys are never much slower than the best: 96 tiles over 11,615 keys of 72, 80, 96 and 104 columns 173, 169, 165 and
- * 185, with one block 241, 231, 177 and 187, with two and 48 keys 159, 150, 187 and 257. With three blocks the tiles go
- * side by side too that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84; and so many tiles
- * that steps of 48 keys would be more than 9 MB of lines on their way, unless they fill two blocks: 104 columns, 204
- * tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place of 222, where 144 over 4,000 of
- * 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191. */
+ * 11,615 keys 179 in place of 230. If they fill less than that and at least seven tenths, as they are or in equal
+ * parts, three blocks and steps of 32 keys are at most 13 % slower than the best: 96 tiles over 11,615 keys of 72, 80,
+ * 96 and 104 columns 173, 169, 165 and 185, with one block 241, 231, 177 and 187, with two and 48 keys 159, 150, 187
+ * and 257. With three blocks the tiles go side by side too that nearly fill them: 72 columns, 352 tiles over 1,553 keys
+ * 78 in place of 84; and so many tiles that steps of 48 keys would be more than 9 MB of lines on their way, unless they
+ * fill two blocks: 104 columns, 204 tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place
+ * of 222, where 144 over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186
+ * and 191. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
@@ -73,13 +79,13 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
-  const bool fills_two = places / integer_max(tiles, 1) * tiles * 10 >= places * 9;
+  const int64_t filled = filled_by(tiles, all);
+  const bool fills_two = filled_by(tiles, places) * 10 >= places * 9;
   const bool wants_three = has_rounds ? tiles <= 3 * all && tiles * 5 >= 3 * all * 4
                                       : !fills_two && tiles > all && under_way > MOST_BYTES_UNDER_WAY;
   config->stages = 2;
   config->tile_n = is_narrow ? NARROW_STEP : STEP;
   config->blocks_per_sm = is_narrow && !fills_two ? 3 : 2;
-  const int64_t filled = all / integer_max(tiles, 1) * tiles; /* multiprocessors, by tiles or equal parts of them */
   if (is_usual && filled * 4 >= all * 3)
     set_blocks(config, ALONE_STEP, 1);
   else if (is_usual && (wants_three || filled * 10 >= all * 7))
