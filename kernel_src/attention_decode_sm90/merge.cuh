@@ -103,23 +103,21 @@ struct Merge {
     const int first_run = schedule.run_of(first_block);
     const int parts = schedule.run_of(first_block + schedule.blocks - 1) - first_run + 1;
     const int first_slot = 2 * first_run + (schedule.start_of(first_run) < first_block);
-    const int helpers = helpers_of(parts), slice_quads = cfg::kThreads / helpers;
-    const int slices = ceil_div(rows * kQuads, slice_quads);
+    const Slices slices = cut(parts);
     bar_sync(kBarrier, cfg::kThreads);
     if (thread == 0) st_shared_4(at.word(), meet(parts));
     bar_sync(kBarrier, cfg::kThreads);
     const uint32_t met = ld_shared_4(at.word());
     const int claim = met >> 16 & 0x7fff;
     const bool is_last = met & 1, is_waiting = met & 2;
-    if (!is_waiting || claim >= slices) {
-      if (!is_last || claim >= slices) return;
-    }
+    if ((!is_waiting && !is_last) || claim >= slices.count) return;
     if (!is_last) wait_for_all(parts);
-    const int end = is_last ? slices : claim + 1;
+    const int end = is_last ? slices.count : claim + 1;
     for (int slice = claim; slice < end; slice++)
-      merge(slice, slice_quads, helpers, first_run, first_slot, parts);
+      for (int quad = slice * slices.at_once; quad < slices.quads; quad += slices.count * slices.at_once)
+        merge(quad, slices, first_run, first_slot, parts);
     bar_sync(kBarrier, cfg::kThreads); // the scratch has been read; all stores are done
-    if (thread == 0) finish(end - claim, slices);
+    if (thread == 0) finish(end - claim, slices.count);
   }
 
 private:
@@ -131,11 +129,20 @@ private:
     return p.partials + (int64_t)slot * (cfg::kRows * (cfg::kHeadDimV + 2));
   }
 
-  KJIT_DEVICE static int helpers_of(int parts) {
+  // No more slices than parts, because the last to arrive would merge the rest one after the other: a slice's quads are
+  // as many at a time as the threads and their helpers make. As long as a slice leaves threads without work, several of
+  // them share a quad's partial results.
+  struct Slices {
+    int quads, count, helpers; // quads of all slices together
+    int at_once;               // quads that a block merges at a time
+  };
+  KJIT_DEVICE Slices cut(int parts) const {
+    const int quads = rows * kQuads;
     int helpers = 1;
-    while (helpers < kMostHelpers && helpers * kLoaded < parts)
+    while (helpers < kMostHelpers && helpers * kLoaded < parts && ceil_div(quads, parts) * helpers * 2 <= cfg::kThreads)
       helpers *= 2;
-    return helpers;
+    const int at_once = cfg::kThreads / helpers, wanted = ceil_div(quads, at_once);
+    return {quads, wanted < parts ? wanted : parts, helpers, at_once};
   }
 
   // Arrive, and claim a slice if it is safe to wait for the others and no other work is left to do. Thread 0.
@@ -165,19 +172,20 @@ private:
     *done() = 0;
   }
 
-  // Merge one slice: slice_quads quads, of which each has `helpers` threads that share the partial results.
-  KJIT_DEVICE void merge(int slice, int slice_quads, int helpers, int first_run, int first_slot, int parts) const {
-    const int helper = thread / slice_quads, quad = slice * slice_quads + thread % slice_quads;
-    const bool exists = quad < rows * kQuads;
+  // Merge as many quads at a time as there are, from `first` on; each has `helpers` threads, which share the partial
+  // results.
+  KJIT_DEVICE void merge(int first, const Slices &slices, int first_run, int first_slot, int parts) const {
+    const int helper = thread / slices.at_once, quad = first + thread % slices.at_once;
+    const bool exists = quad < slices.quads;
     Piece sum = {{0.0f, 0.0f, 0.0f, 0.0f}, kNoKey, 0.0f};
-    if (exists) add_up(sum, quad, helper, helpers, first_run, first_slot, parts);
-    if (helpers > 1) {
-      bar_sync(kBarrier, cfg::kThreads); // the scratch of the slice before has been read
+    if (exists) add_up(sum, quad, helper, slices.helpers, first_run, first_slot, parts);
+    if (slices.helpers > 1) {
+      bar_sync(kBarrier, cfg::kThreads); // the scratch of the quads before has been read
       if (helper > 0) put(at.scratch(thread), sum);
       bar_sync(kBarrier, cfg::kThreads);
       if (helper > 0) return;
-      for (int i = 1; i < helpers; i++)
-        sum.add(get(at.scratch(thread + i * slice_quads)), p.scale_log2);
+      for (int i = 1; i < slices.helpers; i++)
+        sum.add(get(at.scratch(thread + i * slices.at_once)), p.scale_log2);
     }
     if (exists) store(quad, sum);
   }

@@ -56,19 +56,27 @@ static int64_t filled_by(int64_t tiles, int64_t places) {
  * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97).
  * docs/lab-notes/races.md.
  *
- * No more tiles of 65 to 128 columns than multiprocessors go side by side with one block of threads each, if they fill
- * three quarters of them: 72 columns, 128 tiles over 9,139 keys 141 us in place of 182, 88 columns, 104 tiles over
- * 11,615 keys 179 in place of 230. If they fill less than that and at least seven tenths, as they are or in equal
- * parts, three blocks and steps of 32 keys are at most 13 % slower than the best: 96 tiles over 11,615 keys of 72, 80,
- * 96 and 104 columns 173, 169, 165 and 185, with one block 241, 231, 177 and 187, with two and 48 keys 159, 150, 187
- * and 257. With three blocks the tiles go side by side too that nearly fill them: 72 columns, 352 tiles over 1,553 keys
- * 78 in place of 84; and so many tiles that steps of 48 keys would be more than 9 MB of lines on their way, unless they
- * fill two blocks: 104 columns, 204 tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place
- * of 222, where 144 over 4,000 of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186
- * and 191. */
+ * Tiles of 97 to 128 columns that one block of threads each go side by side with, and fill three quarters of the
+ * multiprocessors, have steps of 64 keys, of more than 112 columns of 48: 104 columns, 112 tiles over 9,000 keys 158
+ * us, 120 columns, 128 over 6,000 137, with 64 157. (Of 65 to 96 columns they are attention_sm90's, decode_own.c.) If
+ * they fill less than that and at least seven tenths, as they are or in equal parts, three blocks and steps of 32 keys
+ * are as fast as the best: 96 tiles over 11,615 keys of 104 columns 182, with one block 188. With three blocks the
+ * tiles go side by side too that nearly fill them: 72 columns, 352 tiles over 1,553 keys 78 in place of 84; and so many
+ * tiles that steps of 48 keys would be more than 9 MB of lines on their way, unless they fill two blocks: 104 columns,
+ * 204 tiles over 5,000 keys 168 in place of 206, 72 columns, 204 over 8,000 204 in place of 222, where 144 over 4,000
+ * of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191.
+ *
+ * Tiles of more than 128 columns for at most a third of the multiprocessors have one block: 144 columns, 32 over 9,000
+ * 73 and with two 76, 160, 40 over 8,000 85 and 91, 176, 20 over 13,316 81 and 89, 192, 24 over 12,000 89 and 89. Of
+ * less than 64 columns a multiprocessor has as many blocks as it holds, with steps of 48 keys; us, with two blocks and
+ * 64 keys in brackets: 32 columns, 84 tiles over 38,544 keys, heads first, 191 (200; two and 128 keys 166), 248 over
+ * 11,320 146 (170), 128 over 16,000 117 (130), 120 over 10,000, heads first, 78 (89), 200 over 9,000 100 (180), 80 over
+ * 20,000 92 (110), 48 columns, 128 over 12,000 119 (131), 40 columns, 240 over 9,000 177 (184). */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
-  enum { STEP = 48, NARROW_STEP = 64, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
+  enum { STEP = 48, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
+  enum { MOST_OF_FOUR = 32 };       /* columns of which a multiprocessor has four blocks of threads, of others three */
+  enum { MOST_OF_LONG_STEP = 112 }; /* columns, of which two blocks of 64 keys are as much as memory uses */
   enum { STEP_ROWS = 2 * STEP * 2, MOST_BYTES_UNDER_WAY = 9000000 }; /* rows of K and V, two stages */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
@@ -79,15 +87,16 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
   if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
+  const bool is_wide_of_few = columns > DECODE_REGISTER_HEAD_DIM && tiles * 3 <= all;
   const int64_t filled = filled_by(tiles, all);
   const bool fills_two = filled_by(tiles, places) * 10 >= places * 9;
   const bool wants_three = has_rounds ? tiles <= 3 * all && tiles * 5 >= 3 * all * 4
                                       : !fills_two && tiles > all && under_way > MOST_BYTES_UNDER_WAY;
   config->stages = 2;
-  config->tile_n = is_narrow ? NARROW_STEP : STEP;
-  config->blocks_per_sm = is_narrow && !fills_two ? 3 : 2;
+  config->tile_n = STEP;
+  config->blocks_per_sm = is_narrow ? (columns <= MOST_OF_FOUR ? 4 : 3) : is_wide_of_few ? 1 : 2;
   if (is_usual && filled * 4 >= all * 3)
-    set_blocks(config, ALONE_STEP, 1);
+    set_blocks(config, columns > MOST_OF_LONG_STEP ? STEP : ALONE_STEP, 1);
   else if (is_usual && (wants_three || filled * 10 >= all * 7))
     set_blocks(config, SHORT_STEP, 3);
   else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
@@ -153,7 +162,8 @@ static bool choose_side_by_side(const kjit_attention_problem *problem, int64_t r
  * says, so steps follow from that where there are two rounds; but the last step is not to be emptier. 300 tiles
  * over 5,502 keys of 64 columns take 156 us on an H100 with three blocks (159 with two), 304 over 1,694 61.0 (67.1);
  * 400 tiles over 600 26.3 on an H200 with four blocks and 34.8 with three, which leave four tiles for a second round;
- * 600 over 1,000 79 on an H100 with 48 keys, of which 72 tiles are a second round, and 69 with 64. */
+ * 600 over 1,000 79 on an H100 with 48 keys, of which 72 tiles are a second round, and 69 with 64; 468 over 203 18.9
+ * with 48 and 20.8 with 64. */
 static void choose_rounds(int64_t tiles, int64_t keys, const struct decode_card *card,
                           kjit_attention_decode_sm90_config *config) {
   enum { STEP = 64, SHORT_STEP = 48, THREE = 3, FOUR = 4, TWO_ROUNDS = 6, MORE_PERCENT = 101 };
@@ -186,6 +196,17 @@ static bool choose_few_keys(const kjit_attention_problem *problem, int64_t rows,
     set_blocks(config, STEP, BLOCKS_OF_NARROW);
   else
     set_blocks(config, is_emptier ? SHORT_STEP : STEP, BLOCKS);
+  return decode_fits(config);
+}
+
+/* 306 heads over 236 keys of 64 columns take 10.5 us on an H200 with two steps of 48 keys and three blocks of threads,
+ * 11.1 to 11.6 with steps of 64, and more with more stages. */
+static bool choose_short_steps(const kjit_attention_problem *problem, const struct decode_card *card,
+                               kjit_attention_decode_sm90_config *config) {
+  enum { STEP = 48, BLOCKS = 3 };
+  if (!decode_reads_in_short_steps(problem, card)) return false;
+  config->stages = 2;
+  set_blocks(config, STEP, BLOCKS);
   return decode_fits(config);
 }
 
@@ -228,7 +249,8 @@ static bool choose_two_steps(const kjit_attention_problem *problem, int64_t rows
   if (decode_is_odd(problem->head_dim) || decode_is_odd(problem->head_dim_v)) return false;
   const bool is_at_once = is_slow && tiles > all && tiles <= 2 * all;
   if (columns > DECODE_REGISTER_HEAD_DIM || (!is_narrow && is_whole && !is_at_once)) return false;
-  if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : DECODE_LEAST_BYTES)) return false;
+  const int64_t least_of_whole = tiles > 2 * all ? DECODE_LEAST_OF_ROUNDS : DECODE_LEAST_BYTES;
+  if (bytes < (is_narrow && !is_whole ? LEAST_OF_PARTS : least_of_whole)) return false;
   config->stages = 2;
   if (is_narrow && tiles > 2 * all)
     choose_rounds(tiles, problem->seq_kv, card, config);
@@ -269,6 +291,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   int64_t least = INT64_MAX;
   if (choose_one_step(problem, columns, card, config)) return;
   if (choose_few_keys(problem, rows, columns, card, config)) return;
+  if (choose_short_steps(problem, card, config)) return;
   if (choose_few_bytes(problem, rows, columns, card, config)) return;
   if (choose_few_bytes_of_wide(problem, rows, columns, card, config)) return;
   if (choose_side_by_side(problem, rows, columns, card, config)) return;

@@ -16,6 +16,7 @@ enum {
   LEAST_OF_WIDE = 129,         /* also of more than 128 columns */
   LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
   LEAST_NARROW = 32,           /* columns of narrow heads that were measured */
+  MOST_ODD_COLUMNS = 96,       /* columns of heads of no whole lines that one round of tiles reads without splits */
   WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
   WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted, */
   WIDE_BYTES_A_US = 36000,     /* of more than 192 columns that are no whole lines with so much */
@@ -117,6 +118,11 @@ static bool is_one_query_of_few_heads(const kjit_attention_problem *problem, con
  * (one row of 84 heads over 5,596 keys of 240 columns) and 2.52 (16 of 105 over 5,515 of 224), and there 2.60 (32 of
  * 110 over 3,341 of 224), 2.66 (2 of 220 over 3,311 of 176) and 2.86 (8 of 104 over 4,682 of 256). But most rows of
  * their boxes lie in two lines, of which an SM gets one in 1.6 to 1.8 ns, so that it reads no more than 36 bytes a ns.
+ * As few bytes a ns are reckoned with 72 to 96 columns, which an H100 reads by few bytes too, but faster there, us, one
+ * row, here and there: 72 columns, 96 heads over 11,615 keys 178 and 143, 120 over 9,000 135 and 131; 80 columns, 80
+ * over 12,000 139 and 117, 96 over 11,615 169 and 133, 100 over 9,000 209 and 112, heads first, 96 over 9,000 114 and
+ * 110; 88 columns, 80 over 13,000 204 and 159, 96 over 11,615 214 and 163; 96 columns, 100 over 8,000 127 and 116, 128
+ * over 7,000 125 and 125. But 104 columns, 112 over 9,000 158 and 167.
  *
  * One query of up to 208 keys of 64 columns is one step here, us, here and there, on an H200: 64 heads over 174 keys of
  * 2 batch entries 7.6 and 8.9, over 200 7.8 and 8.1, 96 over 71 6.6 and 7.2, 119 over 205 7.3 and 8.0. */
@@ -124,8 +130,10 @@ static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t row
   const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
   const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
   const bool has_few_bytes = is_read_by_few_bytes(problem, rows, card), is_wide = columns > DECODE_FEW_BYTES_COLUMNS;
+  const bool is_odd_of_one_tile_each = decode_is_odd(problem->head_dim) && columns <= MOST_ODD_COLUMNS &&
+                                       decode_key_bytes(problem) >= DECODE_LEAST_BYTES;
   if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
-  if (has_few_bytes && !is_wide) return false;
+  if (has_few_bytes && !is_wide && !is_odd_of_one_tile_each) return false;
   if (is_one_query_of_few_heads(problem, card) && problem->seq_kv <= DECODE_LONGEST_STEP) return false;
   if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
   return heads * (has_few_bytes ? WIDE_BYTES_A_US : WHOLE_BYTES_A_US) >= card->memory_bytes_a_us;
@@ -138,19 +146,29 @@ static bool is_two_rounds_of_wide_tiles(const kjit_attention_problem *problem, c
   return widest(problem) > WIDE_COLUMNS && is_one_tile(problem) && heads <= 2 * all && (heads - all) * 5 >= all * 3;
 }
 
+/* Does one query have all rows of a warp, and heads of 64 columns? */
+static bool is_packed_warp_of_narrow_heads(const kjit_attention_problem *problem) {
+  return problem->seq_q == 1 && decode_rows_of(problem) == DECODE_WARP_ROWS &&
+         problem->head_dim == DECODE_BAND_COLUMNS && problem->head_dim_v == DECODE_BAND_COLUMNS;
+}
+
 /* Few keys of tiles that one round takes: attention_sm90 begins and ends sooner, us, here, by attention_serving_sm90
  * where that takes them, and there, on an H200: 16 query heads of 56 key heads over 350 keys of 128 columns 12.8 and
  * 10.8, over 700 15.7 and 14.7; 8 of 24 over 350 10.6 and 10.2; one of 96 over 300 12.4 and 11.2; on an H100 10.5 and
  * 9.7 of 24 over 350, 15.5 and 13.3 of 80 over 400. What slow memory reads here by few bytes is the other way round
  * there with more keys: one query of 96 heads over 662 keys of 64 columns 12.8 and 13.5, two of 112 over 500 of 96
- * columns 15.6 and 16.6, but of 42 over 390 11.9 and 10.5. */
+ * columns 15.6 and 16.6, but of 42 over 390 11.9 and 10.5. Of 16 query heads a key head, 64 columns, also few: an H100
+ * takes 9.4 and 8.3 for 6 heads over 319 keys, 10.3 and 8.7 for 16 over 400, 10.2 and 9.4 for 16 over 500, an H200 10.3
+ * and 9.1 for 16 over 400. */
 bool decode_is_short_round(const kjit_attention_problem *problem, const struct decode_card *card) {
-  enum { MOST_KEYS = 512, MOST_OF_MANY = 850, MOST_OF_FEW_BYTES = 448 };
+  enum { MOST_KEYS = 512, MOST_OF_MANY = 850, MOST_OF_FEW_BYTES = 448, MOST_OF_PACKED = 513 };
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const int64_t most = is_read_by_few_bytes(problem, decode_rows_of(problem), card) ? MOST_OF_FEW_BYTES
                        : heads * 5 >= all * 2                                       ? MOST_OF_MANY
                                                                                     : MOST_KEYS;
   if (problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q > 1) return false; /* not measured */
+  if (is_packed_warp_of_narrow_heads(problem) && heads <= all / 6)
+    return problem->seq_kv >= LEAST_KEYS && problem->seq_kv < MOST_OF_PACKED;
   return heads <= all && heads * 6 >= all && problem->seq_kv >= LEAST_KEYS && problem->seq_kv < most &&
          widest(problem) >= DECODE_BAND_COLUMNS && is_one_tile(problem);
 }
@@ -164,11 +182,14 @@ int64_t decode_key_bytes(const kjit_attention_problem *problem) {
 /* One warp's rows of more heads of 64 columns than two for each multiprocessor: here by few bytes on their way and by
  * attention_sm90, us: 672 heads over 243 keys 22.8 and 25.9 on an H200, 26.9 and 30.4 on an H100; on an H200 400 over
  * 600 26.3 and 30.7, 960 over 1,000 72.5 and 76.5, 280 over 2,000 48.8 and 57.4. Of 128 columns attention_sm90 is as
- * fast or faster. Slow memory gives as much to so few bytes whatever the heads and keys. */
+ * fast or faster. Slow memory gives as much to so few bytes whatever the heads and keys: 468 over 203 18.9 and 21.5 on
+ * an H100, 15.4 and 19.1 on an H200. */
 bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64_t rows,
                                     const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
-  if (rows != DECODE_WARP_ROWS || decode_key_bytes(problem) < DECODE_LEAST_BYTES) return false;
+  const bool has_rounds = heads > 2 * all;
+  if (rows != DECODE_WARP_ROWS) return false;
+  if (decode_key_bytes(problem) < (has_rounds ? DECODE_LEAST_OF_ROUNDS : DECODE_LEAST_BYTES)) return false;
   if (problem->head_dim != DECODE_BAND_COLUMNS || problem->head_dim_v != DECODE_BAND_COLUMNS) return false;
   return decode_has_slow_memory(card) ? heads >= all : heads > 2 * all;
 }
@@ -180,13 +201,23 @@ static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t
   return rows > FEW_ROWS / 2 && widest(problem) > WIDE_COLUMNS;
 }
 
+bool decode_reads_in_short_steps(const kjit_attention_problem *problem, const struct decode_card *card) {
+  enum { LEAST = 193, MOST_ROUNDS = 8 };
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  return !decode_has_slow_memory(card) && problem->seq_q == 1 && problem->heads_q == problem->heads_kv &&
+         problem->head_dim == DECODE_BAND_COLUMNS && problem->head_dim_v == DECODE_BAND_COLUMNS &&
+         problem->seq_kv >= LEAST && problem->seq_kv < LEAST_KEYS && heads > 2 * all && heads < MOST_ROUNDS * all;
+}
+
 /* Up to 256 keys of so many heads that a launch mostly reads, with slow memory: attention_short_sm90 reads all keys of
  * a head at once, more bytes than memory gives most with. Here and there, us, on an H100: one query of 1,920 heads over
  * 246 keys of 64 columns 54.5 and 57.6, 4 of 5,376 over 128 of 104 columns, whose rows are no whole sectors of 32
- * bytes, 120 and 143. But of 64 columns one query of 3,200 heads over 100 keys 41.9 and 40.9. */
+ * bytes, 120 and 143. But of 64 columns one query of 3,200 heads over 100 keys 41.9 and 40.9. On an H200 one query of
+ * 306 heads over 236 keys of 64 columns 10.5 and 13.3. */
 static bool is_read_in_steps(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
   enum { KEYS_OF_BAND = 193, KEYS_OF_ODD = 113, ROUNDS = 8, WHOLE_COLUMNS = 16 };
   const int64_t columns = widest(problem);
+  if (decode_reads_in_short_steps(problem, card)) return true;
   if (!decode_has_slow_memory(card) || rows >= DECODE_WARP_ROWS) return false;
   if (problem->batch * problem->heads_kv < ROUNDS * card->multiprocessors) return false;
   if (columns == DECODE_BAND_COLUMNS) return problem->seq_kv >= KEYS_OF_BAND;

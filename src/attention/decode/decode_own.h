@@ -11,7 +11,8 @@ enum {
   DECODE_LONGEST_STEP = 208, /* keys of a step of up to 64 columns: of more a thread has too few registers */
   DECODE_LEAST_BYTES =
       32 << 20, /* of K and V, from which on a launch does not mostly wait for its first and last steps */
-  DECODE_FEW_BYTES_COLUMNS = 192 /* columns up to which slow memory is read by few bytes on their way */
+  DECODE_LEAST_OF_ROUNDS = 14 << 20, /* the same of more tiles than two for each multiprocessor */
+  DECODE_FEW_BYTES_COLUMNS = 192     /* columns up to which slow memory is read by few bytes on their way */
 };
 
 /* KJIT_ERR_UNSUPPORTED, with the reason, for a problem that the family does not compute, or that another family
@@ -27,6 +28,9 @@ bool decode_is_short_round(const kjit_attention_problem *problem, const struct d
 /* Is this one warp's rows of so many heads of 64 columns that few bytes on their way are faster than other families? */
 bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64_t rows,
                                     const struct decode_card *card);
+
+/* Is this one query of many heads of 64 columns over so few keys that short steps read them fastest? */
+bool decode_reads_in_short_steps(const kjit_attention_problem *problem, const struct decode_card *card);
 
 /* Bytes of K and V. */
 int64_t decode_key_bytes(const kjit_attention_problem *problem);

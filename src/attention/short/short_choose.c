@@ -23,7 +23,7 @@ enum {
   MANY_TILES = 32,    /* of a key head, where rows are no whole lines: with more tiles, and no more than */
   LEAST_KEYS = 64,    /* so many keys and */
   NARROW_V = 80,      /* columns of V, attention_sm90 is faster */
-  PACKED_V = 128,     /* columns of V up to which grouped heads of so many */
+  PACKED_V = 192,     /* columns of V up to which grouped heads of so many */
   PACKED_ROUNDS = 8,  /* tiles for each multiprocessor are packed more rarely */
   WIDE_KEYS = 240,    /* with more, and more columns of V than */
   WIDE_V = 96,        /* these, three consumers' scores and products spill */
@@ -40,7 +40,8 @@ kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_erro
 
 /* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left: a third
  * fewer tiles are worth that. Of many tiles of heads that several warpgroups compute here, only half as many are: with
- * five tiles for eight 78 queries and keys of 400 x 12/3 heads of 64 columns take 90 us on an H100, and 51 here. */
+ * five tiles for eight 78 queries and keys of 400 x 12/3 heads of 64 columns take 90 us on an H100, and 51 here, 35 of
+ * 171 x 96/12 of 184 columns 237 on an H200, and 136 here. */
 static bool wants_packing(const kjit_attention_problem *problem, uint32_t sm_count) {
   const int64_t group = problem->heads_q / problem->heads_kv;
   const int64_t packed = integer_divide_up(group * problem->seq_q, SHORT_ROWS);

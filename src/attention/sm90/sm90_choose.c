@@ -22,6 +22,7 @@ enum {
   MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
   NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
   NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
+  SHORTER_STEP = 48,     /* keys of a step of wide heads that leaves fewer unused */
   SHORT_KEYS = 256,      /* up to so many are best read in short steps, because all of them wait for the first one */
   SHORT_QUERIES = 512,   /* with so few tiles that those of the end and the diagonal count */
   LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
@@ -105,6 +106,16 @@ static int64_t margin_of(const kjit_attention_problem *problem) {
 static bool wants_short_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   return config->consumers == 2 && config->packed == 1 && !config->split && config->tile_n > SM90_FEW_KEYS &&
          problem->seq_kv <= SHORT_KEYS && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
+/* Steps of 64 keys of wide heads, of which those of 48 leave a quarter fewer keys unused: 32/2 packed heads of 232
+ * columns, 114 x 137, take 263 us on an H200 with 64 keys and 214 with 48. */
+static bool wants_shorter_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  enum { LEAST_COLUMNS = 193 };
+  return problem->head_dim_v >= LEAST_COLUMNS && config->tile_n == SM90_FEW_KEYS && !config->split &&
+         problem->seq_kv > SM90_FEW_KEYS && problem->seq_kv <= SHORT_KEYS &&
+         !(problem->flags & KJIT_ATTENTION_CAUSAL) &&
+         integer_round_up(problem->seq_kv, SHORTER_STEP) * 4 <= integer_round_up(problem->seq_kv, SM90_FEW_KEYS) * 3;
 }
 
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
@@ -196,6 +207,17 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
   if (sm90_fits(&more)) *config = more;
 }
 
+/* Consumers of long queries. Causal ones of heads whose rows are no whole lines take three at any length where two are
+ * usual up to some thousands, because tiles of 192 rows read each key less often: us, by two and by three, on an H100
+ * and an H200, 104 columns, 11 x 40 x 529/2,117 576 and 371, 500 and 342, 4 x 40 x 1,000/4,000 577 and 472, 515 and
+ * 438, 120 columns, 4 x 32 x 2,048 268 and 232, 234 and 227; 104 columns, 16 x 40 x 600 201.5 and 199.4 on an H100. */
+static int32_t best_consumers(const kjit_attention_problem *problem, const struct sm90_steps *steps) {
+  const bool is_odd = problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS != 0;
+  const bool is_usual = problem->head_dim_v > NARROW_HEAD && problem->head_dim_v <= MOST_V_OF_THREE;
+  const bool is_causal = problem->flags & KJIT_ATTENTION_CAUSAL;
+  return is_causal && is_odd && is_usual && problem->seq_q >= SHORT_QUERIES ? 3 : sm90_best_consumers(problem, steps);
+}
+
 kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                         kjit_attention_sm90_config *out, kjit_error *error) {
   kjit_status status = rule_check_heads(problem, "attention_sm90", error);
@@ -210,12 +232,13 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  const int32_t consumers = sm90_best_consumers(problem, steps);
+  const int32_t consumers = best_consumers(problem, steps);
   config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, steps, consumers, card, &config);
   use_idle(problem, steps, card, consumers == 3, &config);
   const bool has_short_steps = wants_short_steps(problem, &config);
   if (has_short_steps) config.tile_n = SM90_FEW_KEYS;
+  if (wants_shorter_steps(problem, &config)) config.tile_n = SHORTER_STEP;
   sm90_choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   const bool is_masked = config.consumers == 2 && config.tile_n == SM90_FEW_KEYS && is_triangle(problem);

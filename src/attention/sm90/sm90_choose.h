@@ -31,6 +31,9 @@ bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_
  */
 bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card);
 
+/* Are they computed in two steps of half the keys by tiles of one head's 128 queries? */
+bool sm90_has_two_steps(const kjit_attention_problem *problem, const struct sm90_card *card);
+
 /* The same of keys that leave attention_short_sm90 room for one tile of Q alone. */
 bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card);
 

@@ -62,12 +62,12 @@ static bool gains(const kjit_attention_problem *problem, bool is_triangle) {
  * reading and writing. On an H100, us, here and there: 128 tokens of 256 x 16 heads 183.4 and 186.0 (cuDNN 183.8),
  * 5,066 queries over 127 keys of 128/32 128.6 and 129.4, 21,970 over 71 of 9 x 4, steps of 48, 153.9 and 155.5, 8,738
  * over 37 of 14 x 8/2, of 32, 180.7 and 189.1 (182.9), 11,760 over 23 of 20 x 4/2, of 16, 179.9 and 184.1 (180.4),
- * 12,674 over 23 of 6 x 12/3 173.2 and 179.0 (186.8). Heads of 64 columns are as fast there. */
+ * 12,674 over 23 of 6 x 12/3 173.2 and 179.0 (186.8), 96 tokens of 101 x 40/20 107.7 and 110.6 (109.5), 100 of 200 x
+ * 32/16, heads first, 172.9 and 175.9 (172.1). Heads of 64 columns are as fast there. */
 static bool has_few_keys_of_whole_lines(const kjit_attention_problem *problem) {
   enum { COLUMNS = 128 };
   const bool is_even = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) % CONSUMERS == 0;
-  return problem->head_dim == COLUMNS && problem->head_dim_v == COLUMNS &&
-         ((is_even && problem->heads_q == problem->heads_kv) || problem->seq_q >= LONG_QUERIES);
+  return problem->head_dim == COLUMNS && problem->head_dim_v == COLUMNS && (is_even || problem->seq_q >= LONG_QUERIES);
 }
 
 /* Two such steps of rows that are no whole lines, with lines of 128 bytes fetched (sm90_bytes.c), find in L2 what the
@@ -90,7 +90,8 @@ static bool has_few_keys_side_by_side(const kjit_attention_problem *problem) {
 /* Under a causal mask heads of 64 and 128 columns are a little faster here too, in one step: on an H100, us, here, by
  * attention_short_sm90 and by cuDNN: 128 tokens of 512 x 12 heads of 64 columns 140.9, 143.7 and 141.1, of 512 x 16
  * 184.4, 186.8 and 184.8, heads first, of 256 x 16 96.3, 98.0 and 97.4, 120 of 313 x 48 306.7, 311.5 and 307.4, 115 of
- * 60 x 64/32 of 128 columns 119.0, 124.8 and 123.0. */
+ * 60 x 64/32 of 128 columns 119.0, 124.8 and 123.0. On an H200 those of 128 columns are: 121 tokens of 92 x 64 175.6,
+ * 181.1 and 177.8. */
 static bool has_triangles_of_whole_lines(const kjit_attention_problem *problem) {
   enum { LEAST_LENGTH = 113 };
   return problem->head_dim % SM90_CHUNK_COLUMNS == 0 && problem->head_dim_v == problem->head_dim &&
@@ -98,13 +99,67 @@ static bool has_triangles_of_whole_lines(const kjit_attention_problem *problem) 
          problem->seq_q <= ROWS;
 }
 
-bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card) {
-  enum { MOST = 128, ROUNDS = 32 };
+/* More queries than a tile's, and more keys than sm90_has_few_keys_of_parts() takes: two steps, by two or three
+ * consumers, whichever leave fewer rows unused. us, so and by attention_short_sm90, on an H100 and an H200: 72 columns,
+ * 12 x 20 x 1,200/110 55 and 76, 48 and 59; 96 columns, 16 x 24 x 900/120 62 and 75, 55 and 59; 104 columns, heads
+ * first, 8 x 32 x 800/100 49 and 60, 42 and 47; 112 columns, heads first, 23 x 24 x 1,023/119 113 and 128, 94 and 100;
+ * 120 columns, 10 x 40 x 500/90 53 and 73, 44 and 56. */
+static bool has_few_keys_of_long_queries(const kjit_attention_problem *problem) {
+  enum { LEAST = 65, LEAST_QUERIES = 257, LEAST_COLUMNS = 72 };
+  return !sm90_has_few_keys_of_parts(problem) && problem->head_dim % SM90_CHUNK_COLUMNS != 0 &&
+         problem->head_dim_v == problem->head_dim && problem->head_dim >= LEAST_COLUMNS &&
+         problem->head_dim <= MOST_COLUMNS && problem->heads_q == problem->heads_kv && problem->seq_kv >= LEAST &&
+         problem->seq_q >= LEAST_QUERIES;
+}
+
+/* Many queries of wide heads over up to 64 keys, rows no whole lines: one consumer and one step. us, so and by
+ * attention_short_sm90, on an H100: 200 columns, 1 x 64 x 6,000/21 156 and 192, 232 columns, 1 x 64 x 6,145/21 175 and
+ * 217, 240 columns, 1 x 32 x 12,000/30 163 and 166, 248 columns, 2 x 24 x 8,000/40 180 and 225; on an H200 132 and 146
+ * of the first, 144 and 173 of the last. 256 columns, which are whole lines, 2 x 32 x 6,000/21 152 and 149 on an H100.
+ */
+static bool has_few_keys_of_wide_parts(const kjit_attention_problem *problem) {
+  return problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim_v == problem->head_dim &&
+         problem->head_dim > MOST_V && problem->seq_kv <= NARROW_KEYS && problem->seq_q >= LONG_QUERIES;
+}
+
+/* Slow memory and one tile for each wide head: short steps beside O in memory of its own. An H100 takes, us, by two
+ * consumers with steps of 48 keys, and before: 160 columns, 120 x 16 x 110 105.2 and 108.4, 224 columns, 100 x 40 x 100
+ * 260 and 282, 240 columns, 30 x 128 x 97 262 and 287, 256 columns, 100 x 32 x 110 247.5 and 248.9; 208 columns, heads
+ * first, 100 x 32 x 90 175.8 and 175.1, 192 columns, 109 x 32 x 122 229.9 and 229.7. */
+static bool has_one_tile_of_wide_head(const kjit_attention_problem *problem) {
+  enum { LEAST = 81 };
+  return problem->head_dim > MOST_COLUMNS && problem->head_dim_v == problem->head_dim &&
+         problem->heads_q == problem->heads_kv && problem->seq_kv >= LEAST && problem->seq_q >= LEAST &&
+         problem->seq_q <= ROWS;
+}
+
+/* How few keys are computed here. */
+enum few_keys { NOT_HERE, TRIANGLES, TWO_STEPS, LONG_TWO_STEPS, ONE_WIDE_STEP, WIDE_SHORT_STEPS };
+
+static enum few_keys few_keys_of(const kjit_attention_problem *problem, const struct sm90_card *card) {
+  enum { MOST = 128, ROUNDS = 32, ROUNDS_OF_WHOLE = 24, ROUNDS_OF_LONG = 8 };
   const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
-  if (!sm90_has_slow_memory(card) || problem->seq_kv > MOST) return false;
-  if (groups < ROUNDS * (int64_t)card->multiprocessors) return false;
-  if (problem->flags & KJIT_ATTENTION_CAUSAL) return has_triangles_of_whole_lines(problem);
-  return has_few_keys_of_whole_lines(problem) || has_few_keys_side_by_side(problem);
+  const int64_t rounds = groups / (int64_t)card->multiprocessors;
+  const bool is_slow = sm90_has_slow_memory(card);
+  if (problem->seq_kv > MOST || rounds < ROUNDS_OF_LONG) return NOT_HERE;
+  if (problem->flags & KJIT_ATTENTION_CAUSAL) {
+    const bool is_faster = (is_slow || problem->head_dim == MOST_COLUMNS) && has_triangles_of_whole_lines(problem);
+    return rounds >= ROUNDS && is_faster ? TRIANGLES : NOT_HERE;
+  }
+  if (has_few_keys_of_long_queries(problem)) return LONG_TWO_STEPS;
+  if (has_few_keys_of_wide_parts(problem)) return ONE_WIDE_STEP;
+  if (!is_slow || rounds < ROUNDS_OF_WHOLE) return NOT_HERE;
+  if (has_one_tile_of_wide_head(problem)) return WIDE_SHORT_STEPS;
+  if (has_few_keys_of_whole_lines(problem)) return TWO_STEPS;
+  return rounds >= ROUNDS && has_few_keys_side_by_side(problem) ? TWO_STEPS : NOT_HERE;
+}
+
+bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card) {
+  return few_keys_of(problem, card) != NOT_HERE;
+}
+
+bool sm90_has_two_steps(const kjit_attention_problem *problem, const struct sm90_card *card) {
+  return few_keys_of(problem, card) == TWO_STEPS;
 }
 
 /* Of 161 to 192 keys of 72 to 128 columns attention_short_sm90 has room for one tile of Q for each of two consumers.
@@ -144,18 +199,33 @@ bool sm90_has_few_keys_of_parts(const kjit_attention_problem *problem) {
   return problem->seq_kv <= most && problem->head_dim_v <= MOST_V && problem->seq_q >= LONG_QUERIES;
 }
 
+/* Three consumers, if the rows that they leave unused are no more than a tenth of those that two compute. */
+static int32_t consumers_of(int64_t rows) {
+  const int64_t three = integer_round_up(rows, SM90_GROUP_ROWS * (CONSUMERS + 1));
+  return three * 10 <= integer_round_up(rows, ROWS) * 11 ? CONSUMERS + 1 : CONSUMERS;
+}
+
 /* Consumers and keys of a step for few keys, of which a causal mask takes one step, as narrow heads do. */
-static void set_few_keys(const kjit_attention_problem *problem, bool has_two_steps,
+static void set_few_keys(const kjit_attention_problem *problem, enum few_keys kind,
                          kjit_attention_sm90_config *config) {
+  enum { SHORT_STEP = 48, WIDE_STEP = 32 };
   const bool is_packed = config->packed > 1 && problem->head_dim_v <= MOST_COLUMNS;
   const bool is_narrow = problem->head_dim_v <= NARROW_V && problem->seq_kv <= NARROW_KEYS;
-  if (has_two_steps && config->causal) {
+  const int32_t half = (int32_t)integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS);
+  config->q_buffers = kind == ONE_WIDE_STEP || kind == WIDE_SHORT_STEPS ? 1 : 2;
+  if (kind == TRIANGLES) {
     config->consumers = CONSUMERS;
     config->tile_n = KEYS;
-  } else if (!is_narrow || has_two_steps || is_packed) {
-    config->consumers = is_packed ? CONSUMERS + 1 : CONSUMERS;
-    config->tile_n = (int32_t)integer_round_up((problem->seq_kv + 1) / 2, STEP_KEYS);
-    if (!has_two_steps) config->tile_n = (int32_t)integer_max(config->tile_n, LEAST_KEYS);
+  } else if (kind == ONE_WIDE_STEP) {
+    config->consumers = 1;
+    config->ping_pong = 0;
+    config->tile_n = (int32_t)integer_round_up(problem->seq_kv, WIDE_STEP);
+  } else if (kind == WIDE_SHORT_STEPS) {
+    config->consumers = CONSUMERS;
+    config->tile_n = SHORT_STEP;
+  } else if (!is_narrow || kind != NOT_HERE || is_packed) {
+    config->consumers = is_packed ? CONSUMERS + 1 : kind == LONG_TWO_STEPS ? consumers_of(problem->seq_q) : CONSUMERS;
+    config->tile_n = kind == NOT_HERE ? (int32_t)integer_max(half, LEAST_KEYS) : half;
   }
 }
 
@@ -167,13 +237,13 @@ static void set_few_keys(const kjit_attention_problem *problem, bool has_two_ste
  * 160 columns, 17,013 queries, 94 keys, two steps of 48: 166 and 236. */
 static bool keep_of_few_keys(const kjit_attention_problem *problem, const struct sm90_card *card,
                              kjit_attention_sm90_config *config) {
-  const bool has_two_steps = sm90_takes_few_keys(problem, card), has_parts = sm90_has_few_keys_of_parts(problem);
-  if (!has_parts && !has_two_steps) return false;
+  const enum few_keys kind = few_keys_of(problem, card);
+  const bool has_parts = sm90_has_few_keys_of_parts(problem);
+  if (!has_parts && kind == NOT_HERE) return false;
   kjit_attention_sm90_config with = *config;
   with.packed = has_parts ? heads_beside(problem) : 1;
-  set_few_keys(problem, has_two_steps, &with);
+  set_few_keys(problem, kind, &with);
   with.stages = 2;
-  with.q_buffers = 2;
   with.o_chunks = sm90_chunks(config->head_dim_v);
   const bool has_many = sm90_tiles_of(problem, &with).count >= MANY_ROUNDS * (int64_t)card->multiprocessors;
   if (!has_many || !sm90_fits(&with)) return false;

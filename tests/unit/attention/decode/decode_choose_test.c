@@ -204,14 +204,14 @@ static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **
     int64_t batch, heads, rows, keys, columns;
     int32_t tile_n, stages, blocks_per_sm;
   } expected[] = {
-      {3, 8, 4, 23583, 152, 48, 2, 2},  {1, 40, 8, 7070, 192, 48, 2, 2},   {139, 20, 16, 300, 120, 48, 2, 2},
-      {15, 32, 8, 2063, 72, 128, 2, 1}, {4, 16, 4, 52760, 32, 64, 2, 2},   {25, 4, 2, 21260, 32, 64, 2, 3},
-      {2, 64, 1, 9139, 72, 64, 2, 1},   {1, 48, 1, 20192, 104, 32, 2, 3},  {2, 48, 1, 11615, 80, 32, 2, 3},
-      {1, 104, 1, 11615, 88, 64, 2, 1}, {3, 28, 4, 18843, 72, 48, 2, 2},   {11, 16, 2, 6400, 72, 48, 2, 2},
-      {11, 32, 16, 1553, 72, 32, 2, 3}, {2, 96, 1, 6030, 64, 64, 2, 2},    {1, 48, 1, 36294, 64, 64, 2, 2},
-      {25, 12, 4, 5502, 64, 48, 2, 3},  {22, 64, 1, 511, 64, 64, 2, 3},    {3, 12, 1, 7771, 128, 64, 2, 2},
-      {1, 20, 1, 36874, 128, 64, 2, 2}, {1, 48, 15, 11792, 216, 48, 2, 1}, {1, 24, 2, 14674, 232, 32, 2, 1},
-      {1, 40, 1, 7613, 256, 32, 2, 1},  {2, 4, 1, 2000, 256, 64, 2, 1}};
+      {3, 8, 4, 23583, 152, 48, 2, 1},   {1, 40, 8, 7070, 192, 48, 2, 1},   {139, 20, 16, 300, 120, 48, 2, 2},
+      {15, 32, 8, 2063, 72, 128, 2, 1},  {4, 16, 4, 52760, 32, 48, 2, 4},   {25, 4, 2, 21260, 40, 48, 2, 3},
+      {4, 32, 1, 6000, 120, 48, 2, 1},   {1, 48, 1, 20192, 104, 32, 2, 3},  {2, 48, 1, 11615, 104, 32, 2, 3},
+      {1, 104, 1, 11615, 104, 64, 2, 1}, {3, 24, 4, 18843, 72, 48, 2, 2},   {11, 16, 2, 6400, 72, 48, 2, 2},
+      {11, 32, 16, 1553, 72, 32, 2, 3},  {2, 96, 1, 6030, 64, 64, 2, 2},    {1, 48, 1, 36294, 64, 64, 2, 2},
+      {25, 12, 4, 5502, 64, 48, 2, 3},   {22, 64, 1, 511, 64, 64, 2, 3},    {3, 12, 1, 7771, 128, 64, 2, 2},
+      {1, 20, 1, 36874, 128, 64, 2, 2},  {1, 48, 15, 11792, 216, 48, 2, 1}, {1, 24, 2, 14674, 232, 32, 2, 1},
+      {1, 40, 1, 7613, 256, 32, 2, 1},   {2, 4, 1, 2000, 256, 64, 2, 1}};
   (void)state;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     kjit_attention_decode_sm90_config config;
@@ -289,10 +289,10 @@ static void test_decode_choose__narrow_tiles_stay_whole_with_slow_memory(void **
   kjit_attention_decode_sm90_config config;
   kjit_error error;
   assert_int_equal(KJIT_OK, decode_choose(&problem, &h100, &config, &error));
-  assert_int_equal(96, config.tile_n);
-  assert_int_equal(2, config.blocks_per_sm);
+  assert_int_equal(48, config.tile_n);
+  assert_int_equal(4, config.blocks_per_sm);
   const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
-  assert_int_equal(204, decode_plan_of(&tiles, &config, &h100).runs);
+  assert_int_equal(2 * 204, decode_plan_of(&tiles, &config, &h100).runs);
 }
 
 /* Slow memory has enough on its way by tiles that are not cut; by 144 of them with longer steps. */

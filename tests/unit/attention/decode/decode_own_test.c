@@ -34,9 +34,10 @@ static void test_decode_own__a_round_of_whole_tiles_is_another_familys(void **st
       {4, 20, 20, 16, 8000, 64, true, false}, /* one warp's rows of 64 columns */
       {14, 6, 6, 19, 9000, 64, false, false},   {8, 8, 8, 19, 9000, 64, false, true}, /* 64 tiles */
       {1, 48, 48, 1, 7613, 256, false, true},   {4, 20, 20, 16, 3000, 256, false, false},
-      {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, true, false},
+      {2, 48, 48, 20, 6000, 96, false, false},  {1, 128, 128, 1, 3311, 80, false, false},
       {20, 4, 4, 1, 11808, 128, false, true}, /* more than 300 MB */
       {80, 20, 1, 3, 6000, 128, true, true},  /* its rows are two tiles of packed heads */
+      {1, 128, 128, 1, 3311, 104, true, false}, {1, 60, 60, 1, 9000, 80, true, true},
       {1, 84, 84, 16, 6000, 32, true, true},    {3, 28, 28, 1, 5596, 240, false, false},
       {35, 24, 3, 2, 5515, 224, false, false}, /* no whole lines */
       {1, 76, 76, 1, 5596, 240, true, false},   {1, 78, 78, 1, 5596, 240, false, false},
@@ -65,7 +66,8 @@ static void test_decode_own__a_short_round_is_another_familys(void **state) {
       {3, 64, 8, 1, 512, 128, true, true},    {2, 64, 8, 1, 350, 128, true, true}, /* 16 tiles: parts */
       {12, 8, 8, 1, 662, 64, true, false},    {12, 8, 8, 1, 300, 64, false, false},
       {6, 8, 8, 1, 300, 40, true, true},      {8, 28, 14, 1, 500, 96, true, false},
-      {3, 28, 14, 1, 390, 96, false, false},
+      {3, 28, 14, 1, 390, 96, false, false},  {8, 32, 2, 1, 400, 64, false, false}, /* 16 rows of 16 heads */
+      {8, 16, 2, 1, 400, 64, true, true},
   };
   (void)state;
   expect_rows(rows, sizeof rows / sizeof *rows);
@@ -152,7 +154,7 @@ static void test_decode_own__few_keys_of_many_heads_are_read_in_steps_with_slow_
   static const struct row rows[] = {{15, 128, 128, 1, 246, 64, true, false},  {100, 32, 32, 1, 100, 64, false, false},
                                     {42, 128, 128, 4, 128, 104, true, false}, {42, 128, 128, 4, 100, 104, false, false},
                                     {42, 128, 128, 4, 128, 96, false, false}, {4, 128, 128, 4, 128, 104, false, false},
-                                    {60, 96, 96, 32, 128, 104, false, false}};
+                                    {60, 96, 96, 32, 128, 104, false, false}, {51, 6, 6, 1, 236, 64, false, true}};
   (void)state;
   expect_rows(rows, sizeof rows / sizeof *rows);
 }

@@ -33,7 +33,7 @@ static void test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps(voi
 /* What was not measured to gain, or has no room, is stored through Q. */
 static void test_sm90_keep_output__other_problems_store_through_q(void **state) {
   (void)state;
-  const kjit_attention_problem whole_lines = few_keys(1539, 41, 64), many_keys = few_keys(1539, 97, 120),
+  const kjit_attention_problem whole_lines = few_keys(1539, 41, 64), many_keys = few_keys(1539, 129, 120),
                                wide = few_keys(1539, 41, 200), short_queries = few_keys(639, 41, 120);
   kjit_attention_problem few_tiles = few_keys(1539, 41, 120), causal = few_keys(1539, 41, 120);
   few_tiles.batch = few_tiles.heads_q = few_tiles.heads_kv = 4;
@@ -74,7 +74,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
     int32_t tile_n;
   } rows[] = {{4096, 128, 128, 128, true, 64}, {36, 21970, 71, 128, true, 48},  {10880, 85, 85, 128, true, 48},
               {112, 8738, 37, 128, true, 32},  {80, 11760, 23, 128, true, 16},  {112, 8738, 37, 64, false, 0},
-              {2048, 128, 128, 128, false, 0}, {4096, 130, 128, 128, false, 0}, {8192, 128, 128, 64, false, 0},
+              {1500, 128, 128, 128, false, 0}, {4096, 130, 128, 128, false, 0}, {8192, 128, 128, 64, false, 0},
               {4096, 128, 129, 128, false, 0}, {8192, 64, 64, 128, false, 0}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -142,6 +142,36 @@ static void test_sm90_keep_output__long_heads_take_two_steps(void **state) {
   }
 }
 
+/* Few keys of many queries whose rows are no whole lines, whatever the memory, and one tile for each wide head with
+ * slow memory. */
+static void test_sm90_keep_output__steps_of_few_keys_are_short(void **state) {
+  const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
+  static const struct {
+    int64_t pairs, seq_q, seq_kv, head_dim;
+    int32_t consumers, tile_n, q_buffers, o_chunks;
+    bool on_h200;
+  } rows[] = {{240, 1200, 110, 72, 3, 64, 2, 2, true}, {384, 900, 120, 96, 3, 64, 2, 2, true},
+              {400, 500, 90, 120, 2, 48, 2, 2, true},  {552, 1023, 119, 112, 2, 64, 2, 2, true},
+              {64, 6145, 21, 232, 1, 32, 1, 4, true},  {48, 8000, 40, 248, 1, 64, 1, 4, true},
+              {3840, 97, 97, 240, 2, 48, 1, 4, false}, {1920, 110, 110, 160, 2, 48, 1, 3, false},
+              {4040, 96, 96, 128, 2, 48, 2, 2, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = few_keys(rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
+    problem.batch = rows[i].pairs;
+    problem.heads_q = problem.heads_kv = 1;
+    kjit_attention_sm90_config config;
+    kjit_error error = {0};
+    assert_true(sm90_takes_few_keys(&problem, &h100));
+    assert_int_equal(sm90_takes_few_keys(&problem, &h200), rows[i].on_h200);
+    assert_status(KJIT_OK, sm90_choose(&problem, &h100, &config, &error), &error);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.q_buffers, rows[i].q_buffers);
+    assert_int_equal(config.o_chunks, rows[i].o_chunks);
+  }
+}
+
 /* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
@@ -151,7 +181,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines
   } rows[] = {{7552, 1, 93, 96, 48},  {6400, 1, 100, 80, 64}, {15360, 1, 70, 72, 48},  {5120, 1, 110, 72, 64},
               {4680, 1, 75, 104, 48}, {3200, 1, 80, 120, 48}, {3840, 1, 120, 88, 0},   {3840, 1, 100, 104, 0},
               {4680, 1, 64, 96, 0},   {4680, 1, 129, 96, 0},  {2250, 2, 125, 72, 0},   {2000, 1, 93, 96, 0},
-              {7552, 1, 93, 160, 0},  {7552, 1, 93, 40, 0},   {10000, 1, 128, 112, 64}};
+              {1000, 1, 93, 160, 0},  {7552, 1, 93, 40, 0},   {10000, 1, 128, 112, 64}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     kjit_attention_problem problem = few_keys(rows[i].seq, rows[i].seq, rows[i].head_dim);
@@ -196,6 +226,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_keep_output__other_problems_store_through_q),
       cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_lie_side_by_side),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
+      cmocka_unit_test(test_sm90_keep_output__steps_of_few_keys_are_short),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle),
       cmocka_unit_test(test_sm90_keep_output__long_heads_take_two_steps),
