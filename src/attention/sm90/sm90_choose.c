@@ -210,12 +210,19 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
 /* Consumers of long queries. Causal ones of heads whose rows are no whole lines take three at any length where two are
  * usual up to some thousands, because tiles of 192 rows read each key less often: us, by two and by three, on an H100
  * and an H200, 104 columns, 11 x 40 x 529/2,117 576 and 371, 500 and 342, 4 x 40 x 1,000/4,000 577 and 472, 515 and
- * 438, 120 columns, 4 x 32 x 2,048 268 and 232, 234 and 227; 104 columns, 16 x 40 x 600 201.5 and 199.4 on an H100. */
-static int32_t best_consumers(const kjit_attention_problem *problem, const struct sm90_steps *steps) {
+ * 438, 120 columns, 4 x 32 x 2,048 268 and 232, 234 and 227; 104 columns, 16 x 40 x 600 201.5 and 199.4 on an H100. Few
+ * tiles end sooner by two. */
+static int32_t best_consumers(const kjit_attention_problem *problem, const struct sm90_steps *steps,
+                              const struct sm90_card *card) {
+  enum { ROWS_OF_THREE = 3 * SM90_GROUP_ROWS, ROUNDS = 4 };
+  const int64_t tiles = integer_divide_up(problem->seq_q, ROWS_OF_THREE) * problem->heads_q * problem->batch;
   const bool is_odd = problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS != 0;
   const bool is_usual = problem->head_dim_v > NARROW_HEAD && problem->head_dim_v <= MOST_V_OF_THREE;
   const bool is_causal = problem->flags & KJIT_ATTENTION_CAUSAL;
-  return is_causal && is_odd && is_usual && problem->seq_q >= SHORT_QUERIES ? 3 : sm90_best_consumers(problem, steps);
+  if (is_causal && is_odd && is_usual && problem->seq_q >= SHORT_QUERIES &&
+      tiles >= ROUNDS * (int64_t)card->multiprocessors)
+    return 3;
+  return sm90_best_consumers(problem, steps);
 }
 
 kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
@@ -232,7 +239,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  const int32_t consumers = best_consumers(problem, steps);
+  const int32_t consumers = best_consumers(problem, steps, card);
   config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, steps, consumers, card, &config);
   use_idle(problem, steps, card, consumers == 3, &config);
