@@ -48,3 +48,9 @@ bool rule_is_arch_specific(const kjit_family *family, const int32_t *values) {
   (void)family, (void)values;
   return true;
 }
+
+int64_t rule_line_bytes(int64_t columns) {
+  enum { ELEMENT_BYTES = 2, LINE_BYTES = 128 };
+  const int64_t bytes = columns * ELEMENT_BYTES, step = bytes & -bytes;
+  return step >= LINE_BYTES ? bytes : bytes + LINE_BYTES - step;
+}

@@ -55,4 +55,7 @@ kjit_status rule_check_hopper(const kjit_family *family, const int32_t *values, 
                               kjit_error *error);
 bool rule_is_arch_specific(const kjit_family *family, const int32_t *values);
 
+/* Bytes of all lines of L2 that a 16-bit row of so many columns touches in the mean, where rows follow each other. */
+int64_t rule_line_bytes(int64_t columns);
+
 #endif

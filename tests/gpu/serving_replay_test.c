@@ -70,7 +70,7 @@ static void fill_tables(struct replay *r) {
   write_to(r->fixture, r->table.address, table, sizeof table);
 }
 
-static kjit_tensor tensor_of(struct replay *r, void *data, kjit_dtype dtype, const int64_t shape[3]) {
+static kjit_tensor tensor_of(struct replay *r, void *data, int32_t dtype, const int64_t shape[3]) {
   kjit_tensor out = {.data = data, .dtype = dtype, .device = r->fixture->card.ordinal, .rank = 4};
   const int64_t all[4] = {shape[0], shape[1], shape[2], r->columns};
   int64_t stride = 1;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "attention/decode/decode_own.h"
+#include "attention/rule.h"
 #include "base/error.h"
 #include "base/integer.h"
 
@@ -67,17 +68,21 @@ static int64_t filled_by(int64_t tiles, int64_t places) {
  * of 104 columns take 113 with 48 keys and 116 with 32, 264 over 4,321 of 112 columns 186 and 191.
  *
  * Tiles of more than 128 columns for at most a third of the multiprocessors have one block: 144 columns, 32 over 9,000
- * 73 and with two 76, 160, 40 over 8,000 85 and 91, 176, 20 over 13,316 81 and 89, 192, 24 over 12,000 89 and 89. Of
- * less than 64 columns a multiprocessor has as many blocks as it holds, with steps of 48 keys; us, with two blocks and
- * 64 keys in brackets: 32 columns, 84 tiles over 38,544 keys, heads first, 191 (200; two and 128 keys 166), 248 over
- * 11,320 146 (170), 128 over 16,000 117 (130), 120 over 10,000, heads first, 78 (89), 200 over 9,000 100 (180), 80 over
- * 20,000 92 (110), 48 columns, 128 over 12,000 119 (131), 40 columns, 240 over 9,000 177 (184). */
+ * 73 and with two 76, 160, 40 over 8,000 85 and 91, 176, 20 over 13,316 81 and 89, 192, 24 over 12,000 89 and 89; and
+ * steps of 32 keys where those of 48 would be more than 10 MB of lines on their way: 168, 32 over 19,595 170 and 200,
+ * 176, 16 over 20,000 95 and 104. Of less than 64 columns a multiprocessor has as many blocks as it holds, with steps
+ * of 48 keys; us, with two blocks and 64 keys in brackets: 32 columns, 84 tiles over 38,544 keys, heads first, 191
+ * (200; two and 128 keys 166), 248 over 11,320 146 (170), 128 over 16,000 117 (130), 120 over 10,000, heads first, 78
+ * (89), 200 over 9,000 100 (180), 80 over 20,000 92 (110), 48 columns, 128 over 12,000 119 (131), 40 columns, 240 over
+ * 9,000 177 (184). Several rounds of 40 columns and more have steps of 32 keys: 1,536 over 1,419 179, with 48 keys 185,
+ * with three stages of 128 196. */
 static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
                              const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
   enum { STEP = 48, LONG_STEP = 128, SHORT_STEP = 32, ALONE_STEP = 64 };
   enum { MOST_OF_FOUR = 32 };       /* columns of which a multiprocessor has four blocks of threads, of others three */
   enum { MOST_OF_LONG_STEP = 112 }; /* columns, of which two blocks of 64 keys are as much as memory uses */
   enum { STEP_ROWS = 2 * STEP * 2, MOST_BYTES_UNDER_WAY = 9000000 }; /* rows of K and V, two stages */
+  enum { MOST_BYTES_OF_WIDE = 10500000 };
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
@@ -85,7 +90,9 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS) return false;
   if (columns > DECODE_FEW_BYTES_COLUMNS) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
-  if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
+  if (is_narrow &&
+      (has_rounds ? columns <= MOST_OF_FOUR || problem->seq_kv < LONG_KEYS : problem->seq_kv < NARROW_KEYS))
+    return false;
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
   const bool is_wide_of_few = columns > DECODE_REGISTER_HEAD_DIM && tiles * 3 <= all;
   const int64_t filled = filled_by(tiles, all);
@@ -95,7 +102,11 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   config->stages = 2;
   config->tile_n = STEP;
   config->blocks_per_sm = is_narrow ? (columns <= MOST_OF_FOUR ? 4 : 3) : is_wide_of_few ? 1 : 2;
-  if (is_usual && filled * 4 >= all * 3)
+  if (is_wide_of_few && filled * STEP_ROWS * rule_line_bytes(columns) > MOST_BYTES_OF_WIDE)
+    set_blocks(config, SHORT_STEP, 1);
+  else if (is_narrow && has_rounds)
+    set_blocks(config, SHORT_STEP, 2);
+  else if (is_usual && filled * 4 >= all * 3)
     set_blocks(config, columns > MOST_OF_LONG_STEP ? STEP : ALONE_STEP, 1);
   else if (is_usual && (wants_three || filled * 10 >= all * 7))
     set_blocks(config, SHORT_STEP, 3);

@@ -25,6 +25,7 @@
  * Pure; any thread. */
 #include <stdbool.h>
 
+#include "attention/rule.h"
 #include "attention/sm90/sm90_choose.h"
 #include "base/integer.h"
 
@@ -43,13 +44,6 @@ enum {
 };
 
 static const struct { int32_t keys, stages; } steps[STEPS] = {{128, 3}, {128, 2}, {96, 2}, {64, 2}, {48, 2}, {32, 2}};
-
-/* Bytes of all lines of L2 that a row touches in the mean, where rows follow each other. */
-static int64_t line_bytes(int64_t columns) {
-  enum { ELEMENT_BYTES = 2, LINE_BYTES = 128 };
-  const int64_t bytes = columns * ELEMENT_BYTES, step = bytes & -bytes;
-  return step >= LINE_BYTES ? bytes : bytes + LINE_BYTES - step;
-}
 
 static bool set_step(kjit_attention_sm90_config *config, int32_t keys, int32_t stages) {
   kjit_attention_sm90_config with = *config;
@@ -138,7 +132,7 @@ void sm90_limit_bytes(const kjit_attention_problem *problem, const struct sm90_c
   const int64_t most = FLYING + FLYING_NS * card->memory_bytes_a_ns;
   if (halve_tiles(problem, card, most, config)) return;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  const int64_t row = line_bytes(config->head_dim) + line_bytes(config->head_dim_v);
+  const int64_t row = rule_line_bytes(config->head_dim) + rule_line_bytes(config->head_dim_v);
   const int64_t row_bytes = row * integer_min(tiles.count, card->multiprocessors);
   const bool has_rounds = tiles.count > card->multiprocessors;
   const int32_t least = sm90_has_slow_memory(card) ? 0 : has_rounds ? LEAST_OF_MANY : LEAST_STEP;

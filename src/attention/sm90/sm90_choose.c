@@ -18,14 +18,14 @@
 enum {
   MAX_PACKED = 64,
   MAX_STAGES = 4,
-  RESCALE_SLACK = 15,    /* rescale threshold, log2: as high as fp16 allows, so that O is rescaled most rarely */
-  MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
-  NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
-  NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
-  SHORTER_STEP = 48,     /* keys of a step of wide heads that leaves fewer unused */
-  SHORT_KEYS = 256,      /* up to so many are best read in short steps, because all of them wait for the first one */
-  SHORT_QUERIES = 512,   /* with so few tiles that those of the end and the diagonal count */
-  LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  RESCALE_SLACK = 15,       /* rescale threshold, log2: as high as fp16 allows, so that O is rescaled most rarely */
+  MOST_V_OF_THREE = 128,    /* columns of V in parts of three consumers */
+  NARROW_HEAD = 96,         /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,         /* and those up to which short steps cost more than they spare */
+  LEAST_OF_TWO_STAGES = 48, /* keys of a step: with fewer, three stages */
+  SHORT_KEYS = 256,         /* up to so many are best read in short steps, because all of them wait for the first one */
+  SHORT_QUERIES = 512,      /* with so few tiles that those of the end and the diagonal count */
+  LEAST_ROWS = 8,           /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
 /* Causal queries that see seven eighths of the keys or more in the mean are as good as full: a chunk of a prefill. */
@@ -108,14 +108,21 @@ static bool wants_short_steps(const kjit_attention_problem *problem, const kjit_
          problem->seq_kv <= SHORT_KEYS && !(problem->flags & KJIT_ATTENTION_CAUSAL);
 }
 
-/* Steps of 64 keys of wide heads, of which those of 48 leave a quarter fewer keys unused: 32/2 packed heads of 232
- * columns, 114 x 137, take 263 us on an H200 with 64 keys and 214 with 48. */
-static bool wants_shorter_steps(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
-  enum { LEAST_COLUMNS = 193 };
-  return problem->head_dim_v >= LEAST_COLUMNS && config->tile_n == SM90_FEW_KEYS && !config->split &&
-         problem->seq_kv > SM90_FEW_KEYS && problem->seq_kv <= SHORT_KEYS &&
-         !(problem->flags & KJIT_ATTENTION_CAUSAL) &&
-         integer_round_up(problem->seq_kv, SHORTER_STEP) * 4 <= integer_round_up(problem->seq_kv, SM90_FEW_KEYS) * 3;
+/* Take shorter steps of wide heads, if those of 64 keys make a fifth more keys of them: 32/2 packed heads of 232
+ * columns, 114 x 137, take 263 us on an H200 with 64 keys, 214 with 48 and 219 with 32, 15 x 32 x 845/156 of 256
+ * columns 202, 195 and 186 on an H100. */
+static void shorten_steps(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+  enum { LEAST_COLUMNS = 193, STEPS = 2 };
+  static const int32_t steps[STEPS] = {48, 32};
+  if (problem->head_dim_v < LEAST_COLUMNS || config->tile_n != SM90_FEW_KEYS || config->split) return;
+  if (problem->seq_kv <= SM90_FEW_KEYS || problem->seq_kv > SHORT_KEYS || problem->flags & KJIT_ATTENTION_CAUSAL)
+    return;
+  const int64_t usual = integer_round_up(problem->seq_kv, SM90_FEW_KEYS);
+  for (size_t i = 0; i < STEPS; i++) {
+    if (integer_round_up(problem->seq_kv, steps[i]) * 6 > usual * 5) continue;
+    config->tile_n = steps[i];
+    return;
+  }
 }
 
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
@@ -245,11 +252,12 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   use_idle(problem, steps, card, consumers == 3, &config);
   const bool has_short_steps = wants_short_steps(problem, &config);
   if (has_short_steps) config.tile_n = SM90_FEW_KEYS;
-  if (wants_shorter_steps(problem, &config)) config.tile_n = SHORTER_STEP;
+  shorten_steps(problem, &config);
+  const bool is_shortest = config.tile_n < LEAST_OF_TWO_STAGES;
   sm90_choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   const bool is_masked = config.consumers == 2 && config.tile_n == SM90_FEW_KEYS && is_triangle(problem);
-  if (is_masked || has_short_steps) add_third_stage(&config);
+  if (is_masked || has_short_steps || is_shortest) add_third_stage(&config);
   sm90_keep_output(problem, card, is_triangle(problem), &config);
   sm90_limit_bytes(problem, card, &config);
   status = sm90_check(&config, error);

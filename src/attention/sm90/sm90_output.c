@@ -103,7 +103,8 @@ static bool has_triangles_of_whole_lines(const kjit_attention_problem *problem) 
  * consumers, whichever leave fewer rows unused. us, so and by attention_short_sm90, on an H100 and an H200: 72 columns,
  * 12 x 20 x 1,200/110 55 and 76, 48 and 59; 96 columns, 16 x 24 x 900/120 62 and 75, 55 and 59; 104 columns, heads
  * first, 8 x 32 x 800/100 49 and 60, 42 and 47; 112 columns, heads first, 23 x 24 x 1,023/119 113 and 128, 94 and 100;
- * 120 columns, 10 x 40 x 500/90 53 and 73, 44 and 56. */
+ * 120 columns, 10 x 40 x 500/90 53 and 73, 44 and 56. Larger launches are attention_short_sm90's: 72 columns, 60 x 32 x
+ * 500/80 160 and 154 on an H100, heads first, 13 x 128 x 1,108/85 375 and 250. */
 static bool has_few_keys_of_long_queries(const kjit_attention_problem *problem) {
   enum { LEAST = 65, LEAST_QUERIES = 257, LEAST_COLUMNS = 72 };
   return !sm90_has_few_keys_of_parts(problem) && problem->head_dim % SM90_CHUNK_COLUMNS != 0 &&
@@ -137,7 +138,7 @@ static bool has_one_tile_of_wide_head(const kjit_attention_problem *problem) {
 enum few_keys { NOT_HERE, TRIANGLES, TWO_STEPS, LONG_TWO_STEPS, ONE_WIDE_STEP, WIDE_SHORT_STEPS };
 
 static enum few_keys few_keys_of(const kjit_attention_problem *problem, const struct sm90_card *card) {
-  enum { MOST = 128, ROUNDS = 32, ROUNDS_OF_WHOLE = 24, ROUNDS_OF_LONG = 8 };
+  enum { MOST = 128, ROUNDS = 32, ROUNDS_OF_WHOLE = 24, ROUNDS_OF_LONG = 8, MOST_ROUNDS_OF_LONG = 96 };
   const int64_t groups = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch;
   const int64_t rounds = groups / (int64_t)card->multiprocessors;
   const bool is_slow = sm90_has_slow_memory(card);
@@ -146,7 +147,7 @@ static enum few_keys few_keys_of(const kjit_attention_problem *problem, const st
     const bool is_faster = (is_slow || problem->head_dim == MOST_COLUMNS) && has_triangles_of_whole_lines(problem);
     return rounds >= ROUNDS && is_faster ? TRIANGLES : NOT_HERE;
   }
-  if (has_few_keys_of_long_queries(problem)) return LONG_TWO_STEPS;
+  if (rounds <= MOST_ROUNDS_OF_LONG && has_few_keys_of_long_queries(problem)) return LONG_TWO_STEPS;
   if (has_few_keys_of_wide_parts(problem)) return ONE_WIDE_STEP;
   if (!is_slow || rounds < ROUNDS_OF_WHOLE) return NOT_HERE;
   if (has_one_tile_of_wide_head(problem)) return WIDE_SHORT_STEPS;

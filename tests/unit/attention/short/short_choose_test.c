@@ -134,6 +134,21 @@ static void test_short_choose__many_keys_of_wide_heads_get_two_consumers(void **
   assert_int_equal(3, config.q_buffers);
 }
 
+/* So many queries of parts of lines leave L2 no room for two heads' keys, with slow memory. */
+static void test_short_choose__slow_memory_keeps_one_heads_keys(void **state) {
+  const struct sm90_card h100 = slow_card(MULTIPROCESSORS), h200 = usual_card(MULTIPROCESSORS);
+  const kjit_attention_problem problem = problem_of(1664, 1108, 85, 72);
+  kjit_attention_short_sm90_config config;
+  kjit_error error = {0};
+  (void)state;
+  assert_status(KJIT_OK, short_choose(&problem, &h100, &config, &error), &error);
+  assert_int_equal(3, config.consumers);
+  assert_int_equal(1, config.stages);
+  assert_int_equal(2, config.q_buffers);
+  assert_status(KJIT_OK, short_choose(&problem, &h200, &config, &error), &error);
+  assert_int_equal(2, config.stages);
+}
+
 static void test_short_choose__configs_of_every_size_are_legal(void **state) {
   (void)state;
   for (int64_t columns = 8; columns <= 256; columns += 8)
@@ -266,6 +281,7 @@ int main(void) {
       cmocka_unit_test(test_short_choose__few_keys_of_wide_parts_of_lines_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_starved_heads_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_keys_of_wide_heads_get_two_consumers),
+      cmocka_unit_test(test_short_choose__slow_memory_keeps_one_heads_keys),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),
       cmocka_unit_test(test_short_check__a_config_of_too_many_registers_is_refused),

@@ -172,6 +172,21 @@ static void test_sm90_keep_output__steps_of_few_keys_are_short(void **state) {
   }
 }
 
+/* Steps of 64 keys of wide heads are shortened where they make a fifth more keys of them. */
+static void test_sm90_choose__wide_heads_take_steps_that_few_keys_fill(void **state) {
+  static const struct {
+    int64_t keys;
+    int32_t tile_n, stages;
+  } rows[] = {{137, 48, 2}, {156, 32, 3}, {170, 64, 2}, {256, 64, 2}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const kjit_attention_problem problem = few_keys(845, rows[i].keys, 256);
+    const kjit_attention_sm90_config config = sm90_chosen(&problem, 132);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.stages, rows[i].stages);
+  }
+}
+
 /* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
@@ -227,6 +242,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_keep_output__heads_that_share_keys_lie_side_by_side),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines),
       cmocka_unit_test(test_sm90_keep_output__steps_of_few_keys_are_short),
+      cmocka_unit_test(test_sm90_choose__wide_heads_take_steps_that_few_keys_fill),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines),
       cmocka_unit_test(test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle),
       cmocka_unit_test(test_sm90_keep_output__long_heads_take_two_steps),
