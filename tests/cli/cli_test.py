@@ -840,6 +840,7 @@ class Describe(CommandCase):
 
     def test_describe__faults_are_named(self):
         self.refused("describe", self.PROBLEM, "--card", "H2", naming="no card 'H2'", exit_code=FAILED)
+        self.refused("describe", "dtype=bf16,head_dim=300", naming="head_dim is 300", exit_code=FAILED)
         self.refused("describe", naming="one problem, or --cards")
         here = self.kjit("describe", self.PROBLEM, exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)
         self.assertIn("no card is named (--card; 'kjit describe --cards' lists them), and no GPU is", here.stderr)

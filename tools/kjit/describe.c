@@ -62,6 +62,22 @@ static kjit_status find_card(const char *name, kjit_device_info *card, kjit_erro
   return status;
 }
 
+/* KJIT_OK if a known card computes the problem; else why the last of them does not, because then a GPU is not what is
+ * missing. */
+static kjit_status judge_on_known_cards(const kjit_attention_problem *problem, kjit_error *error) {
+  const char *name;
+  kjit_status status = KJIT_OK;
+  for (uint32_t i = 0; (name = kjit_device_known(i)) != NULL; i++) {
+    kjit_device_info card = {.struct_size = sizeof card};
+    kjit_config config;
+    *error = (kjit_error){0};
+    status = kjit_device_find(name, &card, error);
+    if (status == KJIT_OK) status = kjit_attention_choose_for(problem, &card, &config, error);
+    if (status == KJIT_OK) return KJIT_OK;
+  }
+  return status;
+}
+
 static int describe(const char *problem_text, const char *card_name, bool json) {
   struct trial_problem problem;
   kjit_device_info card = {.struct_size = sizeof card};
@@ -69,6 +85,7 @@ static int describe(const char *problem_text, const char *card_name, bool json) 
   kjit_error error = {0};
   char text[KJIT_CONFIG_TEXT_MAX];
   kjit_status status = attention_text_parse(problem_text, &problem, &error);
+  if (status == KJIT_OK && !card_name) status = judge_on_known_cards(&problem.asked, &error);
   if (status == KJIT_OK) status = find_card(card_name, &card, &error);
   if (status == KJIT_OK) status = kjit_attention_choose_for(&problem.asked, &card, &config, &error);
   if (status == KJIT_OK) status = kjit_attention_front(&config, &problem.asked, &card, &front, &error);
