@@ -94,9 +94,10 @@ static void test_attention_sm90__two_consumers_that_split_are_right(void **state
 }
 
 /* Tiles of 16 to 64 rows; runs that are parts of tiles, and runs that end inside of tiles; Q in registers and, with
- * more than 128 columns, in shared memory. */
+ * more than 128 columns, in shared memory; fewer parts than a tile's result has rounds of quads. */
 static void test_attention_decode_sm90__few_rows_are_right(void **state) {
   static const struct shape shapes[] = {{1, 14, 2, 1, 1500, 64, 64, 0, "rows=16,tile_n=128,stages=3,blocks_per_sm=2"},
+                                        {2, 8, 1, 4, 400, 192, 192, 0, "rows=32,tile_n=96,stages=2,blocks_per_sm=1"},
                                         {1, 8, 2, 5, 1030, 72, 40, 1, "rows=32,tile_n=128,stages=4,blocks_per_sm=1"},
                                         {25, 3, 3, 1, 700, 128, 128, 0, "rows=16,tile_n=64,stages=3,blocks_per_sm=2"},
                                         {2, 6, 2, 1, 601, 200, 256, 0, "rows=16,tile_n=48,stages=2,blocks_per_sm=1"},

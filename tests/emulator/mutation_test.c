@@ -105,6 +105,12 @@ static const struct mutation decode_split[] = {
      "__nanosleep(20);"},
 };
 
+/* The same of a tile whose result is more than one round of quads for each of its parts. */
+static const struct mutation decode_slices[] = {
+    {"only the first round of a slice is merged", MEETING, "quad += slices.count * slices.at_once",
+     "quad += slices.quads"},
+};
+
 /* With scores so far apart that a row outgrows the slack that leaves the output as it is. */
 #define LARGE_SCALE 2.0
 static const struct mutation flash_rescale = {"the output keeps its old maximum", "flash_forward/flash_forward.cu",
@@ -236,6 +242,15 @@ static kjit_status run_decode(kjit_runtime *runtime, const struct gpu_trial *tri
   return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
+static kjit_status run_wide_decode(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
+                                   kjit_error *error) {
+  static const char text[] =
+      "dtype=bf16,head_dim=192,head_dim_v=192,causal=0,rows=32,tile_n=96,stages=2,blocks_per_sm=1";
+  kjit_config config;
+  const kjit_status status = kjit_config_parse(kjit_family_find("attention_decode_sm90"), text, &config, error);
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
 static struct trial_problem few_rows(int64_t rows) {
   return (struct trial_problem){
       .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2, .seq_q = rows, .seq_kv = 1500, .head_dim = 64),
@@ -251,6 +266,18 @@ static void test_attention__mistakes_in_merging_parts_are_caught(void **state) {
 static void test_attention_decode__mistakes_in_merging_parts_are_caught(void **state) {
   const struct trial_problem problem = few_rows(1);
   assert_caught(state, &problem, run_decode, decode_split, sizeof decode_split / sizeof *decode_split);
+}
+
+static void test_attention_decode__mistakes_in_slices_of_rounds_are_caught(void **state) {
+  const struct trial_problem problem = {.asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 2, .heads_q = 8, .heads_kv = 1,
+                                                            .seq_q = 4, .seq_kv = 400, .head_dim = 192),
+                                        .lse = 1,
+                                        .seed = 1};
+  char before[16];
+  snprintf(before, sizeof before, "%s", getenv("KJIT_EMULATOR_MULTIPROCESSORS"));
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "8", 1)); /* six parts */
+  assert_caught(state, &problem, run_wide_decode, decode_slices, sizeof decode_slices / sizeof *decode_slices);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", before, 1));
 }
 
 /* Three tiles a head for four consumers, so that some have none of it; runs of several heads that begin within one. */
@@ -303,6 +330,7 @@ int main(void) {
       cmocka_unit_test(test_attention__a_forgotten_rescale_is_caught),
       cmocka_unit_test(test_attention__mistakes_in_merging_parts_are_caught),
       cmocka_unit_test(test_attention_decode__mistakes_in_merging_parts_are_caught),
+      cmocka_unit_test(test_attention_decode__mistakes_in_slices_of_rounds_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("mutations", tests, setup, gpu_teardown);
