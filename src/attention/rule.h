@@ -1,4 +1,5 @@
-/* What the rules of several families say alike of a config's field, with one wording. Pure; any thread. */
+/* What the rules of several families say alike of a config's field, with one wording, and what they reckon alike. Pure;
+ * any thread. */
 #ifndef KJIT_ATTENTION_RULE_H
 #define KJIT_ATTENTION_RULE_H
 

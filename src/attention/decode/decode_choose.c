@@ -82,7 +82,7 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   enum { MOST_OF_FOUR = 32 };       /* columns of which a multiprocessor has four blocks of threads, of others three */
   enum { MOST_OF_LONG_STEP = 112 }; /* columns, of which two blocks of 64 keys are as much as memory uses */
   enum { STEP_ROWS = 2 * STEP * 2, MOST_BYTES_UNDER_WAY = 9000000 }; /* rows of K and V, two stages */
-  enum { MOST_BYTES_OF_WIDE = 10500000 };
+  enum { MOST_BYTES_OF_WIDE = 10500000 };                            /* of lines that the rows touch */
   const int64_t tiles = problem->batch * problem->heads_kv, all = card->multiprocessors, places = 2 * all;
   const bool is_narrow = columns < DECODE_BAND_COLUMNS;
   const bool has_rounds = tiles > places;
@@ -90,20 +90,19 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
   if (!decode_has_slow_memory(card) || rows > DECODE_WARP_ROWS) return false;
   if (columns > DECODE_FEW_BYTES_COLUMNS) return false;
   if (!decode_is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
-  if (is_narrow &&
-      (has_rounds ? columns <= MOST_OF_FOUR || problem->seq_kv < LONG_KEYS : problem->seq_kv < NARROW_KEYS))
-    return false;
+  if (is_narrow && problem->seq_kv < (has_rounds ? LONG_KEYS : NARROW_KEYS)) return false;
+  if (columns <= MOST_OF_FOUR && has_rounds) return false; /* not measured */
   const bool is_usual = !is_narrow && columns <= DECODE_REGISTER_HEAD_DIM;
   const bool is_wide_of_few = columns > DECODE_REGISTER_HEAD_DIM && tiles * 3 <= all;
   const int64_t filled = filled_by(tiles, all);
+  const bool is_too_much_of_wide = filled * STEP_ROWS * rule_line_bytes(columns) > MOST_BYTES_OF_WIDE;
   const bool fills_two = filled_by(tiles, places) * 10 >= places * 9;
   const bool wants_three = has_rounds ? tiles <= 3 * all && tiles * 5 >= 3 * all * 4
                                       : !fills_two && tiles > all && under_way > MOST_BYTES_UNDER_WAY;
   config->stages = 2;
-  config->tile_n = STEP;
-  config->blocks_per_sm = is_narrow ? (columns <= MOST_OF_FOUR ? 4 : 3) : is_wide_of_few ? 1 : 2;
-  if (is_wide_of_few && filled * STEP_ROWS * rule_line_bytes(columns) > MOST_BYTES_OF_WIDE)
-    set_blocks(config, SHORT_STEP, 1);
+  set_blocks(config, STEP, 2);
+  if (is_wide_of_few)
+    set_blocks(config, is_too_much_of_wide ? SHORT_STEP : STEP, 1);
   else if (is_narrow && has_rounds)
     set_blocks(config, SHORT_STEP, 2);
   else if (is_usual && filled * 4 >= all * 3)
@@ -112,8 +111,10 @@ static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows
     set_blocks(config, SHORT_STEP, 3);
   else if (is_usual && has_rounds && problem->seq_kv >= LONG_KEYS)
     set_blocks(config, LONG_STEP, 1);
-  else if (is_narrow)
+  else if (is_narrow) {
+    set_blocks(config, STEP, columns <= MOST_OF_FOUR ? 4 : 3);
     keep_whole(problem, card, config);
+  }
   return decode_fits(config);
 }
 

@@ -14,12 +14,13 @@ enum {
   LEAST_KEYS = 256,            /* with fewer keys a launch is mostly its beginning and its end */
   LEAST_OF_MANY = 33,          /* the same where there are more key heads than SMs and query heads share them, */
   LEAST_OF_WIDE = 129,         /* also of more than 128 columns */
+  LEAST_OF_BAND = 193,         /* the same of 64 columns and so many heads that steps read them, */
   LEAST_OF_FEW = 65,           /* the same for one query of few columns with no more key heads than SMs */
   LEAST_NARROW = 32,           /* columns of narrow heads that were measured */
   MOST_ODD_COLUMNS = 96,       /* columns of heads of no whole lines that one round of tiles reads without splits */
   WIDE_COLUMNS = 128,          /* columns: of more, an SM's one block of threads is slow with over half a tile's rows */
   WHOLE_BYTES_A_US = 59000,    /* with so much of memory's rate for each tile they need not be parted, */
-  WIDE_BYTES_A_US = 36000,     /* of more than 192 columns that are no whole lines with so much */
+  WIDE_BYTES_A_US = 36000,     /* of 72 to 96 and more than 192 columns that are no whole lines with so much */
   MOST_BYTES = 600000000,      /* of K and V of tiles that one round takes, up to which they were measured, and */
   MOST_USUAL_BYTES = 300000000 /* of 64 and 128 columns without slow memory, up to which that is faster */
 };
@@ -130,10 +131,10 @@ static bool is_round_of_tiles(const kjit_attention_problem *problem, int64_t row
   const int64_t heads = problem->batch * problem->heads_kv, columns = widest(problem);
   const bool is_usual = columns <= WIDE_COLUMNS && !decode_is_odd(problem->head_dim) && !decode_has_slow_memory(card);
   const bool has_few_bytes = is_read_by_few_bytes(problem, rows, card), is_wide = columns > DECODE_FEW_BYTES_COLUMNS;
-  const bool is_odd_of_one_tile_each = decode_is_odd(problem->head_dim) && columns <= MOST_ODD_COLUMNS &&
-                                       decode_key_bytes(problem) >= DECODE_LEAST_BYTES;
+  const bool is_faster_whole = decode_is_odd(problem->head_dim) && columns <= MOST_ODD_COLUMNS &&
+                               decode_key_bytes(problem) >= DECODE_LEAST_BYTES;
   if (heads > card->multiprocessors || columns < DECODE_BAND_COLUMNS || !is_one_tile(problem)) return false;
-  if (has_few_bytes && !is_wide && !is_odd_of_one_tile_each) return false;
+  if (has_few_bytes && !is_wide && !is_faster_whole) return false;
   if (is_one_query_of_few_heads(problem, card) && problem->seq_kv <= DECODE_LONGEST_STEP) return false;
   if (decode_key_bytes(problem) > (is_usual ? MOST_USUAL_BYTES : MOST_BYTES)) return false;
   return heads * (has_few_bytes ? WIDE_BYTES_A_US : WHOLE_BYTES_A_US) >= card->memory_bytes_a_us;
@@ -146,10 +147,13 @@ static bool is_two_rounds_of_wide_tiles(const kjit_attention_problem *problem, c
   return widest(problem) > WIDE_COLUMNS && is_one_tile(problem) && heads <= 2 * all && (heads - all) * 5 >= all * 3;
 }
 
+static bool has_band_columns(const kjit_attention_problem *problem) {
+  return problem->head_dim == DECODE_BAND_COLUMNS && problem->head_dim_v == DECODE_BAND_COLUMNS;
+}
+
 /* Does one query have all rows of a warp, and heads of 64 columns? */
 static bool is_packed_warp_of_narrow_heads(const kjit_attention_problem *problem) {
-  return problem->seq_q == 1 && decode_rows_of(problem) == DECODE_WARP_ROWS &&
-         problem->head_dim == DECODE_BAND_COLUMNS && problem->head_dim_v == DECODE_BAND_COLUMNS;
+  return problem->seq_q == 1 && decode_rows_of(problem) == DECODE_WARP_ROWS && has_band_columns(problem);
 }
 
 /* Few keys of tiles that one round takes: attention_sm90 begins and ends sooner, us, here, by attention_serving_sm90
@@ -188,10 +192,9 @@ bool decode_is_warp_of_narrow_heads(const kjit_attention_problem *problem, int64
                                     const struct decode_card *card) {
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   const bool has_rounds = heads > 2 * all;
-  if (rows != DECODE_WARP_ROWS) return false;
+  if (rows != DECODE_WARP_ROWS || !has_band_columns(problem)) return false;
   if (decode_key_bytes(problem) < (has_rounds ? DECODE_LEAST_OF_ROUNDS : DECODE_LEAST_BYTES)) return false;
-  if (problem->head_dim != DECODE_BAND_COLUMNS || problem->head_dim_v != DECODE_BAND_COLUMNS) return false;
-  return decode_has_slow_memory(card) ? heads >= all : heads > 2 * all;
+  return has_rounds || (decode_has_slow_memory(card) && heads >= all);
 }
 
 /* Four warps are all that an SM then holds, and each of them reads K and V of a step from shared memory for its own 16
@@ -202,11 +205,11 @@ static bool is_wide_for_many_rows(const kjit_attention_problem *problem, int64_t
 }
 
 bool decode_reads_in_short_steps(const kjit_attention_problem *problem, const struct decode_card *card) {
-  enum { LEAST = 193, MOST_ROUNDS = 8 };
+  enum { MOST_ROUNDS = 8 };
   const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
   return !decode_has_slow_memory(card) && problem->seq_q == 1 && problem->heads_q == problem->heads_kv &&
-         problem->head_dim == DECODE_BAND_COLUMNS && problem->head_dim_v == DECODE_BAND_COLUMNS &&
-         problem->seq_kv >= LEAST && problem->seq_kv < LEAST_KEYS && heads > 2 * all && heads < MOST_ROUNDS * all;
+         has_band_columns(problem) && problem->seq_kv >= LEAST_OF_BAND && problem->seq_kv < LEAST_KEYS &&
+         heads > 2 * all && heads < MOST_ROUNDS * all;
 }
 
 /* Up to 256 keys of so many heads that a launch mostly reads, with slow memory: attention_short_sm90 reads all keys of
@@ -215,12 +218,12 @@ bool decode_reads_in_short_steps(const kjit_attention_problem *problem, const st
  * bytes, 120 and 143. But of 64 columns one query of 3,200 heads over 100 keys 41.9 and 40.9. On an H200 one query of
  * 306 heads over 236 keys of 64 columns 10.5 and 13.3. */
 static bool is_read_in_steps(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card) {
-  enum { KEYS_OF_BAND = 193, KEYS_OF_ODD = 113, ROUNDS = 8, WHOLE_COLUMNS = 16 };
+  enum { KEYS_OF_ODD = 113, ROUNDS = 8, WHOLE_COLUMNS = 16 };
   const int64_t columns = widest(problem);
   if (decode_reads_in_short_steps(problem, card)) return true;
   if (!decode_has_slow_memory(card) || rows >= DECODE_WARP_ROWS) return false;
   if (problem->batch * problem->heads_kv < ROUNDS * card->multiprocessors) return false;
-  if (columns == DECODE_BAND_COLUMNS) return problem->seq_kv >= KEYS_OF_BAND;
+  if (columns == DECODE_BAND_COLUMNS) return problem->seq_kv >= LEAST_OF_BAND;
   return columns > DECODE_BAND_COLUMNS && columns <= WIDE_COLUMNS && problem->head_dim % WHOLE_COLUMNS != 0 &&
          problem->seq_kv >= KEYS_OF_ODD;
 }

@@ -126,6 +126,8 @@ static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2, 2}, {2, 2, 2
 /* One head for each block of threads, of which the card starts one wherever another ends (short_call.c). */
 static const struct shape shapes_beside[SHAPES] = {{1, 2, 1, 2}};
 static const struct shape shapes_alone[SHAPES] = {{1, 4, 1, 2}};
+
+/* One head's keys for all warpgroups, of many tiles (keeps_one_head()). */
 static const struct shape shapes_of_one_head[SHAPES] = {{3, 1, 1, 2}};
 
 /* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
@@ -145,14 +147,10 @@ static bool is_starved_triangle(const kjit_attention_problem *problem, uint32_t 
 
 /* Slow memory, and so many queries of heads whose rows are no whole lines that two heads' keys in shared memory are in
  * the way of what L2 keeps: 72 columns, heads first, 13 x 128 x 1,108/85 take 250 us on an H100 with one head's and
- * more than 352 with two, 60 x 32 x 500/80 154 and more than 175. */
+ * more than 352 with two, 60 x 32 x 500/80 154 and more than 175. What is less than 96 rounds of tiles is
+ * attention_sm90's, from eight on (sm90_output.c). */
 static bool keeps_one_head(const kjit_attention_problem *problem, const struct sm90_card *card) {
-  enum { LEAST = 65, MOST = 128, LEAST_QUERIES = 257 };
-  const int64_t columns = integer_max(problem->head_dim, problem->head_dim_v);
-  return sm90_has_slow_memory(card) && problem->head_dim % SHORT_BAND_COLUMNS != 0 &&
-         columns <= 2 * SHORT_BAND_COLUMNS && problem->head_dim > SHORT_BAND_COLUMNS &&
-         problem->heads_q == problem->heads_kv && problem->seq_kv >= LEAST && problem->seq_kv <= MOST &&
-         problem->seq_q >= LEAST_QUERIES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+  return sm90_has_slow_memory(card) && sm90_has_long_queries_of_parts(problem);
 }
 
 /* Take the first shape whose registers and shared memory hold the problem. */
@@ -231,11 +229,10 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
                                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP)};
   const bool has_many_tiles = head_tiles_of(problem) > FEW_TILES;
-  const bool is_beside = is_read_beside(problem, card) && choose_shape(shapes_beside, &config);
-  const bool is_one_head =
-      !is_beside && has_many_tiles && keeps_one_head(problem, card) && choose_shape(shapes_of_one_head, &config);
-  if (!is_beside && !is_one_head &&
-      !choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
+  const bool has_own_shape =
+      (is_read_beside(problem, card) && choose_shape(shapes_beside, &config)) ||
+      (has_many_tiles && keeps_one_head(problem, card) && choose_shape(shapes_of_one_head, &config));
+  if (!has_own_shape && !choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
@@ -247,11 +244,9 @@ kjit_status short_choose(const kjit_attention_problem *problem, const struct sm9
     kjit_attention_short_sm90_config alone = config;
     config.blocks_per_sm = 1;
     if (wants_heads_alone(problem) && choose_shape(shapes_alone, &alone)) config = alone;
-  } else if (is_one_head) {
-    config.q_buffers = shapes_of_one_head[0].q_buffers;
-  } else if (has_many_tiles)
+  } else if (!has_own_shape && has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
-  else if (!is_beside)
+  else if (!has_own_shape)
     use_room(&config.stages, MOST_HEADS, &config);
   status = short_check(&config, error);
   if (status == KJIT_OK) *out = config;

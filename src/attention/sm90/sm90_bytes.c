@@ -79,7 +79,6 @@ bool sm90_shares_lines(const kjit_attention_problem *problem, const struct sm90_
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   if (!sm90_has_slow_memory(card) || tiles.key_bytes < LEAST_BYTES) return false;
   if (sm90_has_two_steps(problem, card)) return config->consumers == 2 && 2 * config->tile_n >= problem->seq_kv;
-  if (sm90_takes_few_keys(problem, card)) return false;
   return is_bound_by_memory(problem, &tiles, card, config);
 }
 

@@ -219,8 +219,8 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
  * and an H200, 104 columns, 11 x 40 x 529/2,117 576 and 371, 500 and 342, 4 x 40 x 1,000/4,000 577 and 472, 515 and
  * 438, 120 columns, 4 x 32 x 2,048 268 and 232, 234 and 227; 104 columns, 16 x 40 x 600 201.5 and 199.4 on an H100. Few
  * tiles end sooner by two. */
-static int32_t best_consumers(const kjit_attention_problem *problem, const struct sm90_steps *steps,
-                              const struct sm90_card *card) {
+static int32_t consumers_of_long_queries(const kjit_attention_problem *problem, const struct sm90_steps *steps,
+                                         const struct sm90_card *card) {
   enum { ROWS_OF_THREE = 3 * SM90_GROUP_ROWS, ROUNDS = 4 };
   const int64_t tiles = integer_divide_up(problem->seq_q, ROWS_OF_THREE) * problem->heads_q * problem->batch;
   const bool is_odd = problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS != 0;
@@ -246,7 +246,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  const int32_t consumers = best_consumers(problem, steps, card);
+  const int32_t consumers = consumers_of_long_queries(problem, steps, card);
   config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, steps, consumers, card, &config);
   use_idle(problem, steps, card, consumers == 3, &config);

@@ -34,7 +34,11 @@ bool sm90_takes_few_keys(const kjit_attention_problem *problem, const struct sm9
 /* Are they computed in two steps of half the keys by tiles of one head's 128 queries? */
 bool sm90_has_two_steps(const kjit_attention_problem *problem, const struct sm90_card *card);
 
-/* The same of keys that leave attention_short_sm90 room for one tile of Q alone. */
+/* More than four tiles of 64 queries over 65 to 128 keys, without a mask, of heads of 72 to 120 columns that are no
+ * whole lines and share no keys. */
+bool sm90_has_long_queries_of_parts(const kjit_attention_problem *problem);
+
+/* As sm90_takes_few_keys(), of keys that leave attention_short_sm90 room for one tile of Q alone. */
 bool sm90_takes_long_heads(const kjit_attention_problem *problem, const struct sm90_card *card);
 
 /* Are there many queries, and few keys of heads whose rows are no whole lines? */

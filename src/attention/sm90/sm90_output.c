@@ -1,6 +1,6 @@
-/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q: those with few key blocks,
- * those of few keys whose rows are no whole lines, and with slow memory those of few keys that attention_short_sm90
- * reads more slowly.
+/* Which problems of attention_sm90 have memory of its own for O beside two tiles of Q, or beside one of wide heads:
+ * those with few key blocks, those of few keys whose rows are no whole lines, and others of few keys that
+ * attention_short_sm90 reads more slowly.
  *
  * O that is stored through Q holds its Q buffer until the tile's end, so that the Q after the next is asked for a step
  * later. With few key blocks a tile that is not in time. O of its own leaves room for two consumers, 128 keys and heads
@@ -99,6 +99,14 @@ static bool has_triangles_of_whole_lines(const kjit_attention_problem *problem) 
          problem->seq_q <= ROWS;
 }
 
+bool sm90_has_long_queries_of_parts(const kjit_attention_problem *problem) {
+  enum { LEAST = 65, MOST = 128, LEAST_QUERIES = 257 };
+  return problem->head_dim % SM90_CHUNK_COLUMNS != 0 && problem->head_dim > SM90_CHUNK_COLUMNS &&
+         integer_max(problem->head_dim, problem->head_dim_v) <= MOST_COLUMNS && problem->heads_q == problem->heads_kv &&
+         problem->seq_kv >= LEAST && problem->seq_kv <= MOST && problem->seq_q >= LEAST_QUERIES &&
+         !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
 /* More queries than a tile's, and more keys than sm90_has_few_keys_of_parts() takes: two steps, by two or three
  * consumers, whichever leave fewer rows unused. us, so and by attention_short_sm90, on an H100 and an H200: 72 columns,
  * 12 x 20 x 1,200/110 55 and 76, 48 and 59; 96 columns, 16 x 24 x 900/120 62 and 75, 55 and 59; 104 columns, heads
@@ -106,11 +114,8 @@ static bool has_triangles_of_whole_lines(const kjit_attention_problem *problem) 
  * 120 columns, 10 x 40 x 500/90 53 and 73, 44 and 56. Larger launches are attention_short_sm90's: 72 columns, 60 x 32 x
  * 500/80 160 and 154 on an H100, heads first, 13 x 128 x 1,108/85 375 and 250. */
 static bool has_few_keys_of_long_queries(const kjit_attention_problem *problem) {
-  enum { LEAST = 65, LEAST_QUERIES = 257, LEAST_COLUMNS = 72 };
-  return !sm90_has_few_keys_of_parts(problem) && problem->head_dim % SM90_CHUNK_COLUMNS != 0 &&
-         problem->head_dim_v == problem->head_dim && problem->head_dim >= LEAST_COLUMNS &&
-         problem->head_dim <= MOST_COLUMNS && problem->heads_q == problem->heads_kv && problem->seq_kv >= LEAST &&
-         problem->seq_q >= LEAST_QUERIES;
+  return problem->head_dim_v == problem->head_dim && sm90_has_long_queries_of_parts(problem) &&
+         !sm90_has_few_keys_of_parts(problem);
 }
 
 /* Many queries of wide heads over up to 64 keys, rows no whole lines: one consumer and one step. us, so and by
@@ -134,7 +139,8 @@ static bool has_one_tile_of_wide_head(const kjit_attention_problem *problem) {
          problem->seq_q <= ROWS;
 }
 
-/* How few keys are computed here. */
+/* How few keys are computed here: under a causal mask in one step, without a mask in two steps of half the keys by two
+ * consumers, or for many queries by two or three, in one step by one consumer, or in steps of 48 keys. */
 enum few_keys { NOT_HERE, TRIANGLES, TWO_STEPS, LONG_TWO_STEPS, ONE_WIDE_STEP, WIDE_SHORT_STEPS };
 
 static enum few_keys few_keys_of(const kjit_attention_problem *problem, const struct sm90_card *card) {
