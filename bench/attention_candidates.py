@@ -30,8 +30,8 @@ from attention_race import PEERS_OF_A_RACE, Drawn
 from tables import find_package, words, write_csv
 
 if TYPE_CHECKING:
+    from attention_calls import Maker
     from attention_inputs import Inputs
-    from gpu_clock import Run
 
 #: Rounds of all candidates, then of the fastest.
 FEW_ROUNDS, MORE_ROUNDS, FINALISTS = 5, 13, 7
@@ -143,27 +143,31 @@ class Library:
         self.call(self.lib.kjit_config_build, runtime, ctypes.byref(config), self.arch, 0, ctypes.byref(handle))
         self.lib.kjit_artifact_release(handle)
 
-    def maker(self, config: Any) -> Any:
-        """As the peers of attention_calls.py. What it gives keeps plan and tensors."""
+    def maker(self, config: Any) -> Maker:
+        """As the peers of attention_calls.py."""
+        return lambda inputs: Planned(self, config, inputs)
 
-        def make(inputs: Inputs) -> Run:
-            import torch
 
-            out, plan = inputs.empty_out(), ctypes.c_void_p()
-            views = (self.view(each) for each in (inputs.q, inputs.k, inputs.v, out))
-            args = self.build(*views, None, scale=None, causal=inputs.problem.causal, layout="bshd")
-            create = self.lib.kjit_attention_plan_create
-            self.call(create, ctypes.byref(plan), self.runtime.handle, ctypes.byref(config), ctypes.byref(args))
-            stream = torch.cuda.current_stream().cuda_stream
+class Planned:
+    """A call by one config: its plan and its output, which live as long as it does."""
 
-            def run() -> Any:
-                self.call(self.lib.kjit_attention_plan_run, plan, stream)
-                return out
+    def __init__(self, library: Library, config: Any, inputs: Inputs) -> None:
+        import torch
 
-            run.plan = plan  # type: ignore[attr-defined]
-            return run
+        self.library, self.plan = library, ctypes.c_void_p()
+        self.out = inputs.empty_out()
+        self.stream = torch.cuda.current_stream().cuda_stream
+        views = (library.view(each) for each in (inputs.q, inputs.k, inputs.v, self.out))
+        args = library.build(*views, None, scale=None, causal=inputs.problem.causal, layout="bshd")
+        create, runtime = library.lib.kjit_attention_plan_create, library.runtime.handle
+        library.call(create, ctypes.byref(self.plan), runtime, ctypes.byref(config), ctypes.byref(args))
 
-        return make
+    def __call__(self) -> Any:
+        self.library.call(self.library.lib.kjit_attention_plan_run, self.plan, self.stream)
+        return self.out
+
+    def __del__(self) -> None:
+        self.library.lib.kjit_attention_plan_destroy(self.plan)
 
 
 @dataclasses.dataclass
@@ -201,15 +205,12 @@ class Sweep:
         makers.update({text: self.library.maker(self.configs[text]) for text in good})
         runs, reasons = prepare(Inputs(problem), makers)
         for name, reason in reasons.items():
-            if "WRONG" in reason or name in ("kjit",):
+            if "WRONG" in reason or name == "kjit":
                 print(f"{problem}: {name}: {reason}")
         first = medians(clock.rounds(runs, FEW_ROUNDS))
         best = sorted((name for name in first if name not in self.peers), key=lambda name: first[name])[:FINALISTS]
         names = [*best, *(name for name in self.peers if name in runs)]
         second = medians(clock.rounds({name: runs[name] for name in names}, self.rounds))
-        for run in runs.values():
-            if hasattr(run, "plan"):
-                self.library.lib.kjit_attention_plan_destroy(run.plan)
         return {**first, **second}
 
 
@@ -225,7 +226,8 @@ def show(problem: Drawn, times: dict[str, float], most: int = 9) -> None:
     peers = {name: time for name, time in times.items() if name in PEERS and name != "kjit"}
     best = min(peers.values(), default=float("nan"))
     told = ", ".join(f"{name} {1e3 * time:.1f}" for name, time in sorted(peers.items()))
-    print(f"{problem}: kjit {1e3 * times['kjit']:.1f} ({best / times['kjit']:.2f}); {told}")
+    chosen = times.get("kjit", float("nan"))
+    print(f"{problem}: kjit {1e3 * chosen:.1f} ({best / chosen:.2f}); {told}")
     others = sorted((time, name) for name, time in times.items() if name not in PEERS)
     for milliseconds, name in others[:most]:
         print(f"    {1e3 * milliseconds:8.1f} ({best / milliseconds:.2f}) {short_name(name)}")

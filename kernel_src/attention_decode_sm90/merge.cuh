@@ -129,12 +129,14 @@ private:
     return p.partials + (int64_t)slot * (cfg::kRows * (cfg::kHeadDimV + 2));
   }
 
-  // No more slices than parts, because the last to arrive would merge the rest one after the other: a slice's quads are
-  // as many at a time as the threads and their helpers make. As long as a slice leaves threads without work, several of
-  // them share a quad's partial results.
+  // How a result is cut. There are no more slices than parts, because the last to arrive would merge the rest one
+  // after the other; so a slice may have several rounds of quads. As long as a slice leaves threads without work,
+  // several of them share a quad's partial results.
   struct Slices {
-    int quads, count, helpers; // quads of all slices together
-    int at_once;               // quads that a block merges at a time
+    int quads;   // of all slices together
+    int count;   // slices
+    int helpers; // threads that share a quad's partial results
+    int at_once; // quads of a round, which a block merges at a time
   };
   KJIT_DEVICE Slices cut(int parts) const {
     const int quads = rows * kQuads;
@@ -172,8 +174,8 @@ private:
     *done() = 0;
   }
 
-  // Merge as many quads at a time as there are, from `first` on; each has `helpers` threads, which share the partial
-  // results.
+  // Merge one round: slices.at_once quads from `first` on, of which each has slices.helpers threads, which share the
+  // partial results.
   KJIT_DEVICE void merge(int first, const Slices &slices, int first_run, int first_slot, int parts) const {
     const int helper = thread / slices.at_once, quad = first + thread % slices.at_once;
     const bool exists = quad < slices.quads;

@@ -105,7 +105,7 @@ static const struct mutation decode_split[] = {
      "__nanosleep(20);"},
 };
 
-/* The same of a tile whose result is more than one round of quads for each of its parts. */
+/* With a tile's result so large that each block of threads merges several rounds of quads of it. */
 static const struct mutation decode_slices[] = {
     {"only the first round of a slice is merged", MEETING, "quad += slices.count * slices.at_once",
      "quad += slices.quads"},
@@ -210,46 +210,43 @@ static void test_attention__mistakes_are_caught(void **state) {
                 sizeof attention_mutations / sizeof *attention_mutations);
 }
 
+static kjit_status run_config(const char *family, const char *text, kjit_runtime *runtime,
+                              const struct gpu_trial *trial, CUstream stream, kjit_error *error) {
+  kjit_config config;
+  const kjit_status status = kjit_config_parse(kjit_family_find(family), text, &config, error);
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
 static kjit_status run_short(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream, kjit_error *error) {
   static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,tile_n=80,consumers=4,stages=2,q_buffers=2,"
                              "blocks_per_sm=1";
-  kjit_config config;
-  const kjit_status status = kjit_config_parse(kjit_family_find("attention_short_sm90"), text, &config, error);
-  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+  return run_config("attention_short_sm90", text, runtime, trial, stream, error);
 }
 
 static kjit_status run_late_store(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
                                   kjit_error *error) {
   static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=1,consumers=2,tile_n=128,stages=2,"
                              "q_buffers=2,o_chunks=1,ping_pong=1,rescale_slack=15,packed=1,split=0";
-  kjit_config config;
-  const kjit_status status = kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, error);
-  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+  return run_config("attention_sm90", text, runtime, trial, stream, error);
 }
 
 static kjit_status run_split(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream, kjit_error *error) {
   static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,consumers=1,tile_n=128,stages=2,"
                              "q_buffers=1,o_chunks=0,ping_pong=0,rescale_slack=15,packed=1,split=1";
-  kjit_config config;
-  const kjit_status status = kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, error);
-  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+  return run_config("attention_sm90", text, runtime, trial, stream, error);
 }
 
 static kjit_status run_decode(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
                               kjit_error *error) {
   static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,rows=16,tile_n=64,stages=3,blocks_per_sm=2";
-  kjit_config config;
-  const kjit_status status = kjit_config_parse(kjit_family_find("attention_decode_sm90"), text, &config, error);
-  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+  return run_config("attention_decode_sm90", text, runtime, trial, stream, error);
 }
 
 static kjit_status run_wide_decode(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
                                    kjit_error *error) {
   static const char text[] =
       "dtype=bf16,head_dim=192,head_dim_v=192,causal=0,rows=32,tile_n=96,stages=2,blocks_per_sm=1";
-  kjit_config config;
-  const kjit_status status = kjit_config_parse(kjit_family_find("attention_decode_sm90"), text, &config, error);
-  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+  return run_config("attention_decode_sm90", text, runtime, trial, stream, error);
 }
 
 static struct trial_problem few_rows(int64_t rows) {

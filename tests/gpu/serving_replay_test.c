@@ -9,15 +9,14 @@
 
 enum { BATCH = 64, HEADS = 32, HEADS_KV = 8, KEYS = 8192, PAGE = 64, PAGES = KEYS / PAGE, LAUNCHES = 120 };
 
-/* Random bytes that are no NaN of e4m3; as the cache is filled with them again and again, they are of no whole pages,
- * so that neighbouring pages differ. */
+/* The cache is filled again and again with one chunk of random bytes. The chunk ends inside of a page, so that
+ * neighbouring pages differ. */
 enum { CHUNK_BYTES = (8 << 20) + 4096 };
 
 struct replay {
   struct gpu_fixture *fixture;
   int rows, columns;
   struct card_buffer q, o, cache, lengths, table;
-  size_t o_bytes;
 };
 
 static void *address(struct card_buffer buffer) {
@@ -41,7 +40,7 @@ static void fill_cache(struct replay *r) {
   uint8_t *const chunk = malloc(CHUNK_BYTES);
   assert_non_null(chunk);
   for (size_t i = 0; i < CHUNK_BYTES; i += 8) {
-    const uint64_t bits = random_next(&f->random) & 0xbfbfbfbfbfbfbfbfu; /* below 2: scores stay near each other */
+    const uint64_t bits = random_next(&f->random) & 0xbfbfbfbfbfbfbfbfu; /* below 2, and no NaN */
     memcpy(chunk + i, &bits, 8);
   }
   for (size_t at = 0; at < r->cache.bytes; at += CHUNK_BYTES)
@@ -104,15 +103,15 @@ static void launch(struct replay *r, const kjit_attention_serving_args *args, ui
   assert_status(KJIT_OK, card_poison(&f->card, r->o, f->card.stream, &error), &error);
   assert_status(KJIT_OK, kjit_attention_serving(f->runtime, args, f->card.stream, &error), &error);
   assert_status(KJIT_OK, card_synchronize(&f->card, f->card.stream, &error), &error);
-  assert_status(KJIT_OK, card_read(&f->card, o, r->o.address, r->o_bytes, &error), &error);
+  assert_status(KJIT_OK, card_read(&f->card, o, r->o.address, r->o.bytes, &error), &error);
 }
 
 static void expect_the_same_bits(void **state, int rows, int columns) {
   struct replay r = {.fixture = gpu_require(state), .rows = rows, .columns = columns};
   struct gpu_fixture *const f = r.fixture;
-  r.o_bytes = (size_t)BATCH * (size_t)rows * HEADS * (size_t)columns * 2;
-  r.q = make(f, r.o_bytes);
-  r.o = make(f, r.o_bytes);
+  const size_t o_bytes = (size_t)BATCH * (size_t)rows * HEADS * (size_t)columns * 2;
+  r.q = make(f, o_bytes);
+  r.o = make(f, o_bytes);
   r.cache = make(f, (size_t)2 * BATCH * KEYS * HEADS_KV * (size_t)columns);
   r.lengths = make(f, BATCH * sizeof(int32_t));
   r.table = make(f, BATCH * PAGES * sizeof(int32_t));
@@ -120,13 +119,13 @@ static void expect_the_same_bits(void **state, int rows, int columns) {
   fill_q(&r);
   fill_tables(&r);
   const kjit_attention_serving_args args = args_of(&r);
-  uint8_t *const first = malloc(2 * r.o_bytes), *const again = first + r.o_bytes;
+  uint8_t *const first = malloc(2 * o_bytes), *const again = first + o_bytes;
   assert_non_null(first);
   int different = 0;
   launch(&r, &args, first);
   for (int i = 1; i < LAUNCHES; i++) {
     launch(&r, &args, again);
-    different += memcmp(first, again, r.o_bytes) != 0;
+    different += memcmp(first, again, o_bytes) != 0;
   }
   free(first);
   struct card_buffer *const buffers[] = {&r.q, &r.o, &r.cache, &r.lengths, &r.table};

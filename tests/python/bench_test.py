@@ -1,5 +1,6 @@
 """The benchmarks without a GPU: problems, lines between round sizes, tables, files, the time that a run may take."""
 
+import argparse
 import contextlib
 import io
 import math
@@ -12,6 +13,7 @@ import unittest
 from unittest import mock
 
 import attention_calls
+import attention_candidates
 import attention_peers
 import attention_race
 import attention_report
@@ -149,6 +151,22 @@ class Variants(unittest.TestCase):
         self.assertEqual(list(prepared.runs), [(variant.name, "kjit")])
         self.assertEqual(list(prepared.reasons), ["Flex, causal, dense, hd64 4096"])
         self.assertEqual([(each.attended, each.visited) for each in prepared.rows], [(30, 42)])
+
+
+class Candidates(unittest.TestCase):
+    def test_decoding__has_candidates_of_three_families_and_one_consumer(self):
+        problem = attention_candidates.of_text("decode 2 16 2 1 9000 64 0 bf16 bshd")
+        found = {name: list(make(problem)) for name, make in attention_candidates.FAMILIES.items()}
+        self.assertEqual([name for name, texts in found.items() if texts], ["decode", "one_part", "sm90"])
+        self.assertTrue(all("consumers=1," in text and "packed=8," in text for text in found["sm90"]))
+
+    def test_short_name__leaves_out_what_all_candidates_have(self):
+        text = "attention_short_sm90 dtype=bf16,head_dim=64,head_dim_v=64,causal=0,tile_n=80,consumers=1"
+        self.assertEqual(attention_candidates.short_name(text), "short_sm90 tile_n=80 consumers=1")
+
+    def test_of_text__names_the_words_that_are_expected(self):
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "10 words are expected: use batch"):
+            attention_candidates.of_text("decode 2 16")
 
 
 class Race(unittest.TestCase):

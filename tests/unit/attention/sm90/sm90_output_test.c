@@ -12,6 +12,14 @@ static kjit_attention_problem few_keys(int64_t seq_q, int64_t seq_kv, int64_t he
   return problem;
 }
 
+/* So many heads of one batch entry each. */
+static kjit_attention_problem pairs_of(int64_t pairs, int64_t seq_q, int64_t seq_kv, int64_t head_dim) {
+  kjit_attention_problem problem = few_keys(seq_q, seq_kv, head_dim);
+  problem.batch = pairs;
+  problem.heads_q = problem.heads_kv = 1;
+  return problem;
+}
+
 /* Two steps, so that the next tile's first product goes beside this tile's last; up to 80 columns three consumers. */
 static void test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps(void **state) {
   (void)state;
@@ -34,7 +42,7 @@ static void test_sm90_keep_output__few_keys_of_parts_of_lines_take_two_steps(voi
 static void test_sm90_keep_output__other_problems_store_through_q(void **state) {
   (void)state;
   const kjit_attention_problem whole_lines = few_keys(1539, 41, 64), many_keys = few_keys(1539, 129, 120),
-                               wide = few_keys(1539, 41, 200), short_queries = few_keys(639, 41, 120);
+                               wide = few_keys(1539, 65, 200), short_queries = few_keys(639, 41, 120);
   kjit_attention_problem few_tiles = few_keys(1539, 41, 120), causal = few_keys(1539, 41, 120);
   few_tiles.batch = few_tiles.heads_q = few_tiles.heads_kv = 4;
   causal.flags = KJIT_ATTENTION_CAUSAL;
@@ -78,9 +86,7 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
               {4096, 128, 129, 128, false, 0}, {8192, 64, 64, 128, false, 0}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    kjit_attention_problem problem = few_keys(rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
-    problem.batch = rows[i].pairs;
-    problem.heads_q = problem.heads_kv = 1;
+    const kjit_attention_problem problem = pairs_of(rows[i].pairs, rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
     kjit_attention_sm90_config config;
     kjit_error error = {0};
     assert_int_equal(sm90_takes_few_keys(&problem, &h100), rows[i].is_own);
@@ -96,12 +102,10 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_whole_lines(vo
 /* Heads of 64 and 128 columns under a causal mask take one step. */
 static void test_sm90_keep_output__slow_memory_takes_one_step_of_a_triangle(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
-  kjit_attention_problem problem = few_keys(128, 128, 64);
+  kjit_attention_problem problem = pairs_of(8192, 128, 128, 64);
   kjit_attention_sm90_config config;
   kjit_error error = {0};
   (void)state;
-  problem.batch = 8192;
-  problem.heads_q = problem.heads_kv = 1;
   problem.flags = KJIT_ATTENTION_CAUSAL;
   assert_true(sm90_takes_few_keys(&problem, &h100));
   assert_false(sm90_takes_few_keys(&problem, &h200));
@@ -157,9 +161,7 @@ static void test_sm90_keep_output__steps_of_few_keys_are_short(void **state) {
               {4040, 96, 96, 128, 2, 48, 2, 2, false}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    kjit_attention_problem problem = few_keys(rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
-    problem.batch = rows[i].pairs;
-    problem.heads_q = problem.heads_kv = 1;
+    const kjit_attention_problem problem = pairs_of(rows[i].pairs, rows[i].seq_q, rows[i].seq_kv, rows[i].head_dim);
     kjit_attention_sm90_config config;
     kjit_error error = {0};
     assert_true(sm90_takes_few_keys(&problem, &h100));
@@ -187,7 +189,7 @@ static void test_sm90_choose__wide_heads_take_steps_that_few_keys_fill(void **st
   }
 }
 
-/* The same for rows that are no whole lines, of which lines of 128 bytes are fetched. */
+/* Two steps, with slow memory, of heads whose rows are no whole lines, of which lines of 128 bytes are fetched. */
 static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines(void **state) {
   const struct sm90_card h100 = slow_card(132), h200 = usual_card(132);
   static const struct {
@@ -199,10 +201,8 @@ static void test_sm90_keep_output__slow_memory_takes_two_steps_of_parts_of_lines
               {1000, 1, 93, 160, 0},  {7552, 1, 93, 40, 0},   {10000, 1, 128, 112, 64}};
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    kjit_attention_problem problem = few_keys(rows[i].seq, rows[i].seq, rows[i].head_dim);
-    problem.batch = rows[i].pairs;
+    kjit_attention_problem problem = pairs_of(rows[i].pairs, rows[i].seq, rows[i].seq, rows[i].head_dim);
     problem.heads_q = rows[i].group;
-    problem.heads_kv = 1;
     kjit_attention_sm90_config config;
     kjit_error error = {0};
     assert_int_equal(sm90_takes_few_keys(&problem, &h100), rows[i].tile_n > 0);
